@@ -1,0 +1,39 @@
+"""What can go wrong in a build, each with the sentence the author of the project reads."""
+
+from __future__ import annotations
+
+__all__ = ["BuildError", "CaptureError", "ConfigError", "Unsupported", "VerifyError"]
+
+
+class BuildError(Exception):
+    """A build that cannot go on. Its text is a sentence for the project's author."""
+
+
+class ConfigError(BuildError):
+    """A key of the configuration table is unknown, of the wrong type, or does not resolve."""
+
+
+class CaptureError(BuildError):
+    """An entrypoint could not be imported, instantiated, run or compiled."""
+
+
+class Unsupported(BuildError):
+    """The trace holds something a wheel cannot carry.
+
+    The text names the construct, the source line it comes from and what to do about it.
+    """
+
+    def __init__(self, construct: str, where: str = "", advice: str = "") -> None:
+        self.construct = construct
+        self.where = where
+        self.advice = advice
+        text = construct
+        if where:
+            text += f"\n  at {where}"
+        if advice:
+            text += f"\n  {advice}"
+        super().__init__(text)
+
+
+class VerifyError(BuildError):
+    """A finished bundle does not hit, or disagrees with eager, for one of its samples."""
