@@ -1,0 +1,130 @@
+"""The bundle: parts of a capture in, one directory with a manifest out. See docs/bundle-format.md."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hatch_precompile import __version__
+from hatch_precompile.capture.record import FrameRecord, Part
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.runtime_files import runtime_directory
+from hatch_precompile.variants import Variant
+
+__all__ = ["FORMAT", "write_bundle", "write_runtime"]
+
+FORMAT = 1
+
+
+def write_runtime(directory: Path) -> None:
+    """Copy the runtime's modules, verbatim, to what becomes `<package>/_precompiled`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for module in sorted(runtime_directory().glob("*.py")):
+        shutil.copyfile(module, directory / module.name)
+
+
+def write_bundle(
+    directory: Path,
+    parts: Sequence[tuple[Entrypoint, Part, Path]],
+    variants: Sequence[Variant],
+) -> list[Path]:
+    """Merge the parts into `directory` and write the manifest. Returns the shared libraries.
+
+    Frames that several entrypoints share (a decorator's wrapper) become one, with the entries of all.
+    """
+    writer = _Writer(directory)
+    for entrypoint, part, source in parts:
+        writer.add(entrypoint, part, source)
+    first = parts[0][1]
+    manifest = {
+        "format": FORMAT,
+        "built_with": {
+            "hatch_precompile": __version__,
+            "torch": first.torch,
+            "torch_git": first.torch_git,
+            "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+            "magic": importlib.util.MAGIC_NUMBER.hex(),
+            "platform": sysconfig.get_platform(),
+        },
+        "variants": [{"name": v.name, "requires": list(v.requires)} for v in variants],
+        "entrypoints": writer.entrypoints,
+        "frames": writer.frames,
+        "graphs": writer.graphs,
+        "resumes": writer.resumes,
+        "files": {
+            path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(directory.rglob("*"))
+            if path.is_file()
+        },
+    }
+    (directory / "manifest.json").write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+    return sorted(directory.rglob("*.so"))
+
+
+class _Writer:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.entrypoints: list[dict[str, Any]] = []
+        self.frames: list[dict[str, Any]] = []
+        self.graphs: list[dict[str, Any]] = []
+        self.resumes: list[str] = []
+        self._frame_numbers: dict[str, int] = {}
+
+    def add(self, entrypoint: Entrypoint, part: Part, source: Path) -> None:
+        prefix = entrypoint.name
+        shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns("part.json"))
+        first_graph, first_resume = len(self.graphs), len(self.resumes)
+        for graph in part.graphs:
+            record = msgspec.to_builtins(graph)
+            record["libraries"] = {name: f"{prefix}/{path}" for name, path in graph.libraries.items()}
+            record["readable"] = f"{prefix}/{graph.readable}"
+            for constant in record["constants"]:
+                constant["file"] = f"{prefix}/{constant['file']}"
+            self.graphs.append({key: value for key, value in record.items() if value not in ({}, [], False)})
+        self.resumes += [f"{prefix}/{path}" for path in part.resumes]
+        numbers = [self._add_frame(frame, prefix, first_graph, first_resume) for frame in part.frames]
+        self.entrypoints.append(
+            {
+                "name": entrypoint.name,
+                "target": entrypoint.target,
+                "kind": part.kind,
+                "mode": entrypoint.mode,
+                "activate": entrypoint.activate,
+                "on_miss": entrypoint.on_miss,
+                "samples": part.samples,
+                "frames": numbers,
+            }
+        )
+
+    def _add_frame(self, frame: FrameRecord, prefix: str, first_graph: int, first_resume: int) -> int:
+        resume = None if frame.resume is None else frame.resume + first_resume
+        key = repr((frame.module, frame.code, resume))
+        number = self._frame_numbers.get(key)
+        if number is None:
+            number = self._frame_numbers[key] = len(self.frames)
+            self.frames.append(
+                {
+                    "qualname": frame.qualname,
+                    "module": frame.module,
+                    "code": frame.code,
+                    "resume": resume,
+                    "entries": [],
+                }
+            )
+        for entry in frame.entries:
+            record = msgspec.to_builtins(entry)
+            record["data"] = f"{prefix}/{entry.data}"
+            record["source"] = f"{prefix}/{entry.source}"
+            record["first_graph"] = first_graph
+            record["first_resume"] = first_resume
+            record["graphs"] = [graph + first_graph for graph in entry.graphs]
+            self.frames[number]["entries"].append(record)
+        return number

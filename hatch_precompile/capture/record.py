@@ -1,0 +1,60 @@
+"""What a capture hands on: plain data in files, so that nothing alive crosses to the bundle."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["EntryRecord", "FrameRecord", "GraphRecord", "Part"]
+
+
+class GraphRecord(msgspec.Struct, frozen=True):
+    """One compiled graph: files (relative to the part) and how to call it."""
+
+    libraries: dict[str, str]
+    inputs: int
+    outputs: int
+    readable: str
+    scalar_outputs: list[int] = []
+    input_outputs: dict[int, int] = {}
+    written_inputs: list[int] = []
+    constants: list[dict[str, object]] = []
+    disable_autocast: bool = False
+    disable_grad: bool = False
+
+
+class EntryRecord(msgspec.Struct, frozen=True):
+    """One guarded specialisation of a frame. `data` and `source` are files relative to the part."""
+
+    data: str
+    source: str
+    graphs: list[int]
+    sample: int
+    checks: int
+    rebound: int
+    by_kind: dict[str, int]
+    native: bool
+
+
+class FrameRecord(msgspec.Struct, frozen=True):
+    """One code object dynamo compiled: by reference, or as a resume function of this part."""
+
+    qualname: str
+    module: str
+    code: list[object] | None
+    resume: int | None
+    entries: list[EntryRecord]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The capture of one entrypoint."""
+
+    name: str
+    target: str
+    kind: str  # "module class" | "method" | "function"
+    samples: int
+    frames: list[FrameRecord]
+    graphs: list[GraphRecord]
+    resumes: list[str]
+    torch: str
+    torch_git: str
+    seconds: float

@@ -1,0 +1,312 @@
+"""One entrypoint, traced: runs its samples under dynamo and writes what they left to a part."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from hatch_precompile.capture.guardtree import GuardRecorder
+from hatch_precompile.capture.record import EntryRecord, FrameRecord, GraphRecord, Part
+from hatch_precompile.capture.target import Sample, Target, find_target, mark_dynamic, mode_context, samples_of
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import BuildError, CaptureError, Unsupported
+from hatch_precompile.lower.bytecode import LoweredCode, lower_code
+from hatch_precompile.lower.graphs import write_graph
+from hatch_precompile.lower.guards import LoweredGuards, lower_guards
+from hatch_precompile.lower.names import Namer
+from hatch_precompile.torch_internals import (
+    CompiledGraph,
+    FrameTrace,
+    capture_settings,
+    compile_graph,
+    graph_break_reasons,
+    tracing_frames,
+)
+from hatch_precompile.variants import Variant
+
+__all__ = ["capture"]
+
+
+def capture(
+    entrypoint: Entrypoint,
+    package: str,
+    variants: Sequence[Variant],
+    directory: Path,
+    report: Callable[[str], None],
+) -> Part:
+    """Trace every sample of an entrypoint and write the part's files to `directory`.
+
+    Raises BuildError where an entry, a guard or a graph cannot be carried.
+    """
+    return _Session(entrypoint, package, variants, directory, report).run()
+
+
+class _Session:
+    def __init__(
+        self,
+        entrypoint: Entrypoint,
+        package: str,
+        variants: Sequence[Variant],
+        directory: Path,
+        report: Callable[[str], None],
+    ) -> None:
+        self.entrypoint = entrypoint
+        self.variants = {variant.name: variant.settings for variant in variants}
+        self.directory = directory
+        self.report = report
+        self.recorder = GuardRecorder()
+        self.frames: dict[CodeType, list[EntryRecord]] = {}
+        self.frame_names: dict[CodeType, tuple[str, list[Any] | None]] = {}
+        self.graphs: list[GraphRecord] = []
+        self.graph_ids: dict[str, int] = {}
+        self.resumes: dict[CodeType, int] = {}
+        self.sample = 0
+        self.failure: BuildError | None = None
+        self.skipped: list[str] = []
+        # The prefix of the names put into other modules' globals: ours alone, and the same in every build.
+        owner = f"{package} {entrypoint.name}"
+        self.prefix = f"__precompiled_{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
+        for name in ("entries", "graphs", "resume"):
+            (directory / name).mkdir(parents=True, exist_ok=True)
+
+    def run(self) -> Part:
+        started = time.perf_counter()
+        self.report(f"import {self.entrypoint.target}")
+        target = find_target(self.entrypoint)
+        samples = list(samples_of(self.entrypoint))
+        with (
+            capture_settings(self.entrypoint.options),
+            self.recorder.recording(),
+            tracing_frames(self._on_frame, self._on_skip),
+        ):
+            compiled = target.compiled(self._backend)
+            for self.sample, sample in enumerate(samples):
+                self._run_sample(target, compiled, sample, len(samples))
+        return Part(
+            name=self.entrypoint.name,
+            target=self.entrypoint.target,
+            kind=target.kind,
+            samples=len(samples),
+            frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
+            graphs=self.graphs,
+            resumes=[f"resume/{number}.code" for number in range(len(self.resumes))],
+            torch=str(torch.__version__),
+            torch_git=str(torch.version.git_version),
+            seconds=round(time.perf_counter() - started, 3),
+        )
+
+    # -- samples ---------------------------------------------------------------------------------
+
+    def _run_sample(self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int) -> None:
+        started = time.perf_counter()
+        before = sum(map(len, self.frames.values()))
+        label = f"sample {self.sample + 1}/{total}"
+        self.skipped.clear()
+        mark_dynamic(self.entrypoint, target, sample)
+        try:
+            with mode_context(self.entrypoint.mode):
+                compiled(*sample.args, **sample.kwargs)
+        except Exception as error:
+            if self.failure is not None:
+                raise self.failure from None
+            raise CaptureError(_sample_failed(label, error)) from error
+        if self.failure is not None:
+            raise self.failure
+        if self.skipped:
+            raise Unsupported(
+                f"{label}: torch.compile leaves a frame uncompiled",
+                "\n  ".join(dict.fromkeys(self.skipped)),
+                "Change the code so that torch.compile takes it whole, or name a smaller target.",
+            )
+        new = sum(map(len, self.frames.values())) - before
+        if not self.frames:
+            reasons = "; ".join(graph_break_reasons()) or "it runs no tensor operation that can be compiled"
+            raise CaptureError(f"{label}: torch.compile captured nothing of {self.entrypoint.target}: {reasons}")
+        seconds = time.perf_counter() - started
+        self.report(f"{label}: " + (f"{new} new entries" if new else "served by an earlier entry") + f", {seconds:.1f} s")
+
+    def _on_skip(self, code: CodeType, reason: str) -> None:
+        first_line = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
+        self.skipped.append(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}): {first_line}")
+
+    # -- graphs ----------------------------------------------------------------------------------
+
+    def _backend(self, gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        number = len(self.graphs)
+        nodes = sum(node.op.startswith("call") for node in gm.graph.nodes)
+        self.report(f"sample {self.sample + 1}: graph {number}: {nodes} operations, compiling")
+        started = time.perf_counter()
+        function, graph = compile_graph(gm, example_inputs, self.variants)
+        self.report(f"sample {self.sample + 1}: graph {number}: {time.perf_counter() - started:.1f} s")
+        self._add_graph(graph)
+
+        def run(*args: Any) -> Any:
+            return function(*args)
+
+        run.precompile_graph = number  # type: ignore[attr-defined]
+        return run
+
+    def _add_graph(self, graph: CompiledGraph) -> None:
+        if graph.obstacle:
+            self.failure = Unsupported(
+                f"a graph of {self.entrypoint.target} cannot be called directly: {graph.obstacle}",
+                f"sample {self.sample + 1}",
+            )
+        number = len(self.graphs)
+        self.graphs.append(write_graph(graph, self.directory, number))
+
+    # -- frames ----------------------------------------------------------------------------------
+
+    def _on_frame(self, trace: FrameTrace) -> None:
+        try:
+            self._add_entry(trace)
+        except BuildError as error:
+            # Raised inside dynamo it would be wrapped in an error of its own; the sample's end raises it.
+            self.failure = self.failure or error
+
+    def _add_entry(self, trace: FrameTrace) -> None:
+        graphs = {
+            name: number
+            for name, value in trace.injected.items()
+            if (number := _graph_number(value)) is not None
+        }
+        resumes = {
+            name: self._resume_number(value)
+            for name, value in trace.injected.items()
+            if name.startswith("__resume_at")
+        }
+        guards = lower_guards(self.recorder.tree(trace.root), trace.frame_globals, trace.injected)
+        number = sum(map(len, self.frames.values()))
+        code = lower_code(
+            trace.new_code,
+            trace.injected,
+            trace.frame_globals,
+            f"{self.prefix}_{number}",
+            graphs,
+            resumes,
+        )
+        if trace.code not in self.frames:
+            self.frames[trace.code] = []
+            self.frame_names[trace.code] = self._name_frame(trace)
+        record = self._write_entry(number, trace, guards, code, sorted(graphs.values()))
+        self.frames[trace.code].append(record)
+
+    def _name_frame(self, trace: FrameTrace) -> tuple[str, list[Any] | None]:
+        module = trace.frame_globals["__name__"]
+        if trace.code in self.resumes:
+            return module, None
+        reference = Namer(trace.frame_globals).reference(
+            trace.code, None, f"{trace.code.co_filename}:{trace.code.co_firstlineno}"
+        )
+        return module, reference
+
+    def _resume_number(self, value: Any) -> int:
+        if not isinstance(value, FunctionType):
+            raise Unsupported("a resume function dynamo did not make as a function", "", "")
+        code = value.__code__
+        if code.co_freevars and code.co_name == "_make_fn":
+            raise Unsupported(
+                "a graph break in a function with free variables",
+                f"{code.co_filename}:{code.co_firstlineno}",
+                "Pass what the function closes over as arguments.",
+            )
+        if code not in self.resumes:
+            self.resumes[code] = len(self.resumes)
+            path = self.directory / f"resume/{self.resumes[code]}.code"
+            path.write_bytes(marshal.dumps(_without_path(code)))
+        return self.resumes[code]
+
+    def _write_entry(
+        self, number: int, trace: FrameTrace, guards: LoweredGuards, code: LoweredCode, graphs: list[int]
+    ) -> EntryRecord:
+        source = f"entries/{number}.py"
+        data = f"entries/{number}.entry"
+        title = f"# Guards of {trace.code.co_qualname}, sample {self.sample + 1} of {self.entrypoint.name}.\n"
+        text = title + guards.source
+        (self.directory / source).write_text(text)
+        guard_code = compile(text, f"<guards of {trace.code.co_qualname}>", "exec", dont_inherit=True)
+        content = {
+            "guard": guard_code,
+            "code": code.code,
+            "constants": guards.constants,
+            "tensors": tuple(tuple(spec.encoded() for spec in group) for group in guards.tensors),
+            "state": guards.state,
+            "globals": code.globals,
+            "code_constants": code.constants,
+            "traced": self._traced(trace),
+        }
+        (self.directory / data).write_bytes(marshal.dumps(content))
+        return EntryRecord(
+            data=data,
+            source=source,
+            graphs=graphs,
+            sample=self.sample,
+            checks=guards.checks,
+            rebound=guards.rebound,
+            by_kind=guards.by_kind,
+            native=code.native,
+        )
+
+    def _traced(self, trace: FrameTrace) -> tuple[tuple[str, tuple[Any, ...], str], ...]:
+        """Every function whose body is in the graph, by name and fingerprint.
+
+        One without a name of its own is found through the identity guard that led to it; torch's own
+        are covered by the torch version, which must be the very same.
+        """
+        namer = Namer(trace.frame_globals)
+        found: dict[tuple[str, tuple[Any, ...]], str] = {}
+        for code in dict.fromkeys([trace.code, *trace.traced]):
+            if code in self.resumes or _belongs_to_torch(code):
+                continue
+            try:
+                _, module, steps, fingerprint = namer.reference(code)
+            except Unsupported:
+                continue
+            found[module, tuple(steps)] = fingerprint
+        return tuple((module, steps, mark) for (module, steps), mark in sorted(found.items(), key=repr))
+
+    def _frame_record(self, code: CodeType, entries: list[EntryRecord]) -> FrameRecord:
+        module, reference = self.frame_names[code]
+        return FrameRecord(
+            qualname=code.co_qualname,
+            module=module,
+            code=reference[1:] if reference is not None else None,
+            resume=self.resumes.get(code),
+            entries=entries,
+        )
+
+
+def _graph_number(value: Any) -> int | None:
+    """The number of the graph behind a compiled function, through the wrappers dynamo puts on it."""
+    for _ in range(8):
+        number = getattr(value, "precompile_graph", None)
+        if number is not None:
+            return int(number)
+        value = getattr(value, "_torchdynamo_orig_callable", None)
+    return None
+
+
+def _without_path(code: CodeType) -> CodeType:
+    consts = tuple(_without_path(c) if isinstance(c, CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename="<precompiled>", co_consts=consts)
+
+
+def _belongs_to_torch(code: CodeType) -> bool:
+    root = Path(torch.__file__).parent
+    return Path(code.co_filename).is_relative_to(root)
+
+
+def _sample_failed(label: str, error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    reasons = graph_break_reasons()
+    text = f"{label} raised {type(error).__name__}: {lines[0] if lines else ''}"
+    return text + "".join(f"\n  {line}" for line in lines[1:8]) + "".join(f"\n  {r}" for r in reasons)
+
+

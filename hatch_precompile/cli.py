@@ -1,0 +1,116 @@
+"""The command line, `hatch-precompile`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from hatch_precompile import __version__
+from hatch_precompile.manifests import FoundManifest, ManifestError, find
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="hatch-precompile")
+def main() -> None:
+    """Looks into wheels whose models were compiled when they were built."""
+
+
+@main.command()
+@click.argument("wheel_or_package")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest instead, by package.")
+def inspect(wheel_or_package: str, as_json: bool) -> None:
+    """Show what WHEEL_OR_PACKAGE carries.
+
+    It is the file of a wheel or the name of an installed package, which is not imported.
+    """
+    try:
+        found = find(wheel_or_package)
+    except ManifestError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        click.echo(json.dumps({bundle.package: bundle.manifest for bundle in found}, indent=2))
+        return
+    console = Console(highlight=False)
+    for bundle in found:
+        _show(bundle, console)
+
+
+def _show(bundle: FoundManifest, console: Console) -> None:
+    manifest = bundle.manifest
+    total = sum(bundle.sizes.values())
+    console.print(
+        f"[bold]{bundle.package}[/]: bundle format {manifest.get('format', '?')}, "
+        f"{len(bundle.sizes)} files, {_bytes(total)}"
+    )
+    built_with = manifest.get("built_with", {})
+    console.print(
+        "built with " + ", ".join(f"{key} {value}" for key, value in built_with.items()), soft_wrap=True
+    )
+    console.print(_entrypoints(manifest.get("entrypoints", [])))
+    console.print(_frames(manifest.get("frames", [])))
+    console.print(_libraries(manifest, bundle.sizes))
+
+
+def _entrypoints(entrypoints: list[dict[str, Any]]) -> Table:
+    rows = (
+        [
+            entry.get("name"),
+            entry.get("target"),
+            entry.get("mode"),
+            entry.get("activate"),
+            entry.get("on_miss"),
+            _count(entry.get("samples")),
+            _count(entry.get("frames")),
+        ]
+        for entry in entrypoints
+    )
+    return _table("entrypoints", ["name", "target", "mode", "activate", "on miss", "samples", "frames"], rows)
+
+
+def _frames(frames: list[dict[str, Any]]) -> Table:
+    rows = (
+        [f"{frame.get('module')}:{frame.get('qualname')}", _count(frame.get("entries"))] for frame in frames
+    )
+    return _table("frames", ["code", "entries"], rows)
+
+
+def _libraries(manifest: dict[str, Any], sizes: dict[str, int]) -> Table:
+    """One row a variant: what a CPU must have, and what its libraries weigh."""
+    graphs = [graph.get("libraries") or {} for graph in manifest.get("graphs", [])]
+    rows = []
+    for variant in manifest.get("variants", []):
+        name = variant.get("name")
+        paths = [libraries[name] for libraries in graphs if name in libraries]
+        size = sum(sizes.get(path, 0) for path in paths)
+        requires = ", ".join(variant.get("requires") or []) or "nothing"
+        rows.append([name, f"{len(paths)} of {len(graphs)}", _bytes(size), requires])
+    return _table("variants", ["name", "graphs", "size", "the CPU must have"], rows)
+
+
+def _table(title: str, columns: list[str], rows: Iterable[list[Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    return table
+
+
+def _count(value: Any) -> Any:
+    """The length of a list; a number stands for itself."""
+    return len(value) if isinstance(value, (list, dict)) else value
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} MB"

@@ -1,0 +1,1 @@
+"""From what dynamo built in this process to data another process can use."""

@@ -1,0 +1,122 @@
+"""Dynamo's transformed bytecode, made portable within one Python minor version.
+
+Dynamo binds names in the frame's globals and lets the bytecode load them. Some carry an id of this
+process, some clash with what a later real compile expects: all are renamed to names of our own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+from types import CodeType, ModuleType
+from typing import Any
+
+from hatch_precompile.lower.names import Namer, is_plain
+
+__all__ = ["LoweredCode", "lower_code"]
+
+# Attributes of torch._dynamo.utils that bytecode may need and the runtime has without dynamo.
+_NATIVE_HELPERS = {"call_size", "call_stride", "call_storage_offset"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LoweredCode:
+    """Portable bytecode and what its injected names stand for.
+
+    globals: our name -> ("graph", id) | ("resume", id) | ("helpers", module) | ("constant", encoded)
+    constants: (path of co_consts indexes, encoded) for constants that marshal cannot hold
+    native: False where running the frame imports torch._dynamo
+    """
+
+    code: CodeType
+    globals: dict[str, tuple[str, Any]]
+    constants: tuple[tuple[tuple[int, ...], Any], ...]
+    native: bool
+
+
+def lower_code(
+    code: CodeType,
+    injected: dict[str, Any],
+    frame_globals: dict[str, Any],
+    prefix: str,
+    graphs: dict[str, int],
+    resumes: dict[str, int],
+) -> LoweredCode:
+    """Rename, describe and strip one frame's transformed bytecode.
+
+    injected: every name dynamo put into the globals, with its value; graphs and resumes: those of
+    them that are compiled graphs and resume functions, with our ids.
+    """
+    namer = Namer(frame_globals)
+    where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
+    table: dict[str, tuple[str, Any]] = {}
+    renamed: dict[str, str] = {}
+    native = True
+    for name in sorted(_global_names(code) & set(injected)):
+        value = injected[name]
+        ours = f"{prefix}_{len(renamed)}"
+        renamed[name] = ours
+        if name in graphs:
+            table[ours] = ("graph", graphs[name])
+        elif name in resumes:
+            table[ours] = ("resume", resumes[name])
+        elif isinstance(value, ModuleType) and value.__name__.startswith("torch._dynamo"):
+            table[ours] = ("helpers", value.__name__)
+            native = native and _only_native_helpers(code, name)
+        else:
+            table[ours] = ("constant", namer.constant(value, None, where))
+    constants: list[tuple[tuple[int, ...], Any]] = []
+    portable = _portable(code, renamed, namer, where, (), constants)
+    return LoweredCode(portable, table, tuple(constants), native)
+
+
+def _portable(
+    code: CodeType,
+    renamed: dict[str, str],
+    namer: Namer,
+    where: str,
+    path: tuple[int, ...],
+    patches: list[tuple[tuple[int, ...], Any]],
+) -> CodeType:
+    consts: list[Any] = []
+    for index, constant in enumerate(code.co_consts):
+        if isinstance(constant, CodeType):
+            consts.append(_portable(constant, renamed, namer, where, (*path, index), patches))
+        elif is_plain(constant):
+            consts.append(constant)
+        else:
+            patches.append(((*path, index), namer.constant(constant, None, where)))
+            consts.append(None)
+    return code.replace(
+        co_consts=tuple(consts),
+        co_names=tuple(renamed.get(name, name) for name in code.co_names),
+        co_filename="<precompiled>",  # the runtime puts the target's own file name here
+    )
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """Names the bytecode loads from globals. A name that is an attribute too would be renamed there."""
+    loaded = {
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+    }
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            loaded |= _global_names(constant)
+    return loaded
+
+
+def _only_native_helpers(code: CodeType, module_name: str) -> bool:
+    instructions = list(dis.get_instructions(code))
+    for instruction, following in zip(instructions, instructions[1:], strict=False):
+        if instruction.opname == "LOAD_GLOBAL" and instruction.argval == module_name:
+            if following.argval not in _NATIVE_HELPERS:
+                return False
+    return all(
+        _only_native_helpers(constant, module_name)
+        for constant in code.co_consts
+        if isinstance(constant, CodeType)
+    )
+
+

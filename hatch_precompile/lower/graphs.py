@@ -1,0 +1,62 @@
+"""Compiled graph to files: one stripped library per variant, constants as raw bytes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import torch
+
+from hatch_precompile.capture.record import GraphRecord
+from hatch_precompile.errors import BuildError
+from hatch_precompile.torch_internals import CompiledGraph
+
+__all__ = ["write_graph"]
+
+
+def write_graph(graph: CompiledGraph, directory: Path, number: int) -> GraphRecord:
+    """Copy a graph's libraries and constants below `directory` and say how to call it."""
+    libraries: dict[str, str] = {}
+    for variant, source in graph.libraries.items():
+        name = f"graphs/{number}-{variant}.so"
+        _copy_stripped(source, directory / name)
+        libraries[variant] = name
+    readable = f"graphs/{number}.txt"
+    (directory / readable).write_text(graph.readable)
+    return GraphRecord(
+        libraries=libraries,
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        readable=readable,
+        scalar_outputs=graph.scalar_outputs,
+        input_outputs=graph.input_outputs,
+        written_inputs=graph.written_inputs,
+        constants=[
+            _write_constant(tensor, directory, f"graphs/{number}-constant-{index}.bin")
+            for index, tensor in enumerate(graph.constants)
+        ],
+        disable_autocast=graph.disable_autocast,
+        disable_grad=graph.disable_grad,
+    )
+
+
+def _copy_stripped(source: Path, destination: Path) -> None:
+    """Strip what only a debugger reads: it is most of the size, and it holds the build machine's paths."""
+    strip = shutil.which("strip")
+    if strip is None:
+        raise BuildError("strip was not found; it comes with the C++ compiler's package (binutils)")
+    shutil.copyfile(source, destination)
+    result = subprocess.run(
+        [strip, "--strip-unneeded", str(destination)], capture_output=True, text=True, check=False
+    )
+    if result.returncode:
+        raise BuildError(f"strip failed on {source.name}: {result.stderr.strip()}")
+
+
+def _write_constant(tensor: torch.Tensor, directory: Path, name: str) -> dict[str, object]:
+    if tensor.device.type != "cpu":
+        raise BuildError(f"a constant of a graph is on {tensor.device}; only cpu is supported")
+    dense = tensor.detach().contiguous()
+    (directory / name).write_bytes(dense.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return {"file": name, "dtype": str(tensor.dtype).removeprefix("torch."), "size": list(tensor.size())}

@@ -1,0 +1,273 @@
+"""Names the objects an entry needs, so that they can be found again in the target process.
+
+Dynamo guards by identity: this module, this class, this function's code. An identity means nothing
+in another process, a name does. `Namer.reference` finds one and proves it by following it back.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import functools
+import sys
+from collections.abc import Iterable, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from hatch_precompile.capture.guardtree import GuardNode
+from hatch_precompile.errors import Unsupported
+from hatch_precompile.runtime_package import runtime
+
+__all__ = ["Namer", "is_plain"]
+
+Step = tuple[str, Any]
+Place = tuple[str, tuple[Step, ...]]
+
+# Accessors of the guard tree whose result follows from the parent alone, as steps of a reference.
+_AS_STEP: dict[str, tuple[Step, ...]] = {
+    "get_generic_dict": (("a", "__dict__"),),
+    "type_dict": (("a", "__dict__"),),
+    "type_mro": (("a", "__mro__"),),
+    "code": (("a", "__code__"),),
+    "closure": (("a", "__closure__"),),
+    "func_defaults": (("a", "__defaults__"),),
+    "func_kwdefaults": (("a", "__kwdefaults__"),),
+    "type": (("t", None),),
+}
+_ITEMS = {"dict_getitem", "list_getitem", "tuple_getitem", "getitem"}
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
+_ADVICE = (
+    "Name it: make it a module-level function, class or object, "
+    "so that the process that imports the wheel can find the same one."
+)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether marshal holds the value and compares equal to it after a round trip."""
+    if type(value) in (tuple, frozenset):
+        return all(is_plain(item) for item in value)
+    return type(value) in _PLAIN
+
+
+class Namer:
+    """Writes references and constants for one frame."""
+
+    def __init__(self, frame_globals: dict[str, Any]) -> None:
+        self._globals = frame_globals
+        self._references = runtime("references")
+
+    def constant(self, value: Any, node: GuardNode | None = None, where: str = "") -> Any:
+        """A value as data that the runtime's `decode` turns back into it.
+
+        Raises `Unsupported` naming the value, where it came from and what to do.
+        """
+        if is_plain(value):
+            return value
+        items: Iterable[Any]
+        if type(value) in (tuple, list, set, frozenset):
+            # A set's order is the process's own; a build must not depend on it.
+            items = value if type(value) in (tuple, list) else sorted(value, key=repr)
+            return [type(value).__name__, *(self.constant(item, None, where) for item in items)]
+        if type(value) is dict:
+            if value is vars(builtins):
+                return ["builtins"]
+            pairs = [[self.constant(k, None, where), self.constant(v, None, where)] for k, v in value.items()]
+            return ["dict", *pairs]
+        if type(value) is slice:
+            return ["slice", *(self.constant(p, None, where) for p in (value.start, value.stop, value.step))]
+        if type(value) is range:
+            return ["range", value.start, value.stop, value.step]
+        if type(value) is torch.Size:
+            return ["size", *value]
+        if type(value) is torch.device:
+            return ["device", str(value)]
+        return self.reference(value, node, where)
+
+    def reference(self, value: Any, node: GuardNode | None = None, where: str = "") -> list[Any]:
+        """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""
+        for module, steps in self._candidates(value, node):
+            if self._leads_to(module, steps, value):
+                return ["ref", module, steps, self._references.fingerprint(value)]
+        source = node.source if node is not None else ""
+        raise Unsupported(
+            f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "
+            "and has no name that another process could find it by",
+            where,
+            _ADVICE,
+        )
+
+    def _leads_to(self, module: str, steps: tuple[Step, ...], value: Any) -> bool:
+        try:
+            return self._references.resolve(module, steps) is value
+        except self._references.Stale:
+            return False
+
+    def _candidates(self, value: Any, node: GuardNode | None) -> Iterator[Place]:
+        yield from self._own_names(value)
+        if node is not None:
+            yield from self._path_names(node)
+        if isinstance(value, CodeType):
+            yield from _nested_code_names(value)
+        found = _module_globals().get(id(value))
+        if found is not None:
+            yield found
+
+    def _own_names(self, value: Any) -> Iterator[Place]:
+        """Names a thing says of itself, and what a decorator keeps under that name."""
+        if isinstance(value, ModuleType):
+            yield value.__name__, ()
+            return
+        if isinstance(value, enum.Enum):
+            for module, steps in self._own_names(type(value)):
+                yield module, (*steps, ("a", value.name))
+            return
+        module, qualname = _home(value)
+        if not module or not qualname or "<locals>" in qualname:
+            return
+        steps: tuple[Step, ...] = tuple(("a", part) for part in qualname.split("."))
+        yield module, steps
+        if len(steps) > 1:
+            yield module, (*steps[:-1], ("d", steps[-1][1]))
+        yield from self._decorated(module, steps, value)
+
+    def _decorated(self, module: str, steps: tuple[Step, ...], value: Any) -> Iterator[Place]:
+        """Below a decorated function's name, the functions its wrappers hold (breadth first)."""
+        try:
+            queue: list[tuple[Any, tuple[Step, ...]]] = [(self._references.resolve(module, steps), steps)]
+        except self._references.Stale:
+            return
+        seen: set[int] = set()
+        while queue and len(seen) < 64:
+            thing, way = queue.pop(0)
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            if thing is value:
+                yield module, way
+                return
+            if getattr(thing, "__code__", None) is value:
+                yield module, (*way, ("a", "__code__"))
+                return
+            wrapped = vars(thing).get("__wrapped__") if hasattr(thing, "__dict__") else None
+            if wrapped is not None:
+                queue.append((wrapped, (*way, ("a", "__wrapped__"))))
+            for index, cell in enumerate(getattr(thing, "__closure__", None) or ()):
+                try:
+                    content = cell.cell_contents
+                except ValueError:  # an empty cell
+                    continue
+                if isinstance(content, FunctionType):
+                    cell_steps = (("a", "__closure__"), ("i", index), ("a", "cell_contents"))
+                    queue.append((content, (*way, *cell_steps)))
+
+    def _path_names(self, node: GuardNode) -> Iterator[Place]:
+        """The guard tree's own way to the value, from the nearest ancestor that has a name."""
+        steps: tuple[Step, ...] = ()
+        current: GuardNode | None = node
+        while current is not None:
+            if current is not node:
+                if current.value is self._globals:
+                    yield self._globals["__name__"], (("a", "__dict__"), *steps)
+                    return
+                for module, way in self._own_names(current.value):
+                    if self._leads_to(module, way, current.value):
+                        yield module, (*way, *steps)
+                        return
+            step = _step(current)
+            if step is None:
+                return
+            steps = (*step, *steps)
+            current = current.parent
+
+
+def _step(node: GuardNode) -> tuple[Step, ...] | None:
+    if node.accessor in _AS_STEP:
+        return _AS_STEP[node.accessor]
+    if node.accessor in ("getattr", "generic_getattr"):
+        return (("a", node.key),)
+    if node.accessor in _ITEMS and is_plain(node.key):
+        return (("i", node.key),)
+    if node.accessor == "get_value" and node.parent is not None and isinstance(node.parent.value, dict):
+        key = list(dict.keys(node.parent.value))[node.key]
+        return (("i", key),) if is_plain(key) else None
+    return None
+
+
+def _home(value: Any) -> tuple[str, str]:
+    """(module, qualified name) as the object itself gives them."""
+    if isinstance(value, CodeType):
+        # A code object knows its qualified name; the module is where its file was imported from.
+        module = _modules_by_file().get(value.co_filename, "")
+        return module, value.co_qualname
+    module = getattr(value, "__module__", None)
+    qualname = getattr(value, "__qualname__", None)
+    if module is None and isinstance(value, BuiltinFunctionType):
+        module = getattr(getattr(value, "__self__", None), "__name__", None)
+    return (module, qualname) if isinstance(module, str) and isinstance(qualname, str) else ("", "")
+
+
+def _nested_code_names(code: CodeType) -> Iterator[Place]:
+    """A function made inside another at run time: its code is a constant of the outer one's."""
+    outer, marker, _ = code.co_qualname.rpartition(".<locals>.")
+    module = _modules_by_file().get(code.co_filename)
+    if not marker or module is None:
+        return
+    top = outer.split(".<locals>.")[0]
+    start = (*(("a", part) for part in top.split(".")),)
+    try:
+        function = runtime("references").resolve(module, start)
+    except runtime("references").Stale:
+        return
+    for steps in ((("a", "__code__"),), (("a", "__wrapped__"), ("a", "__code__"))):
+        try:
+            base = runtime("references").follow(function, steps)
+        except AttributeError:
+            continue
+        way = _find_constant(base, code)
+        if way is not None:
+            yield module, (*start, *steps, *way)
+
+
+def _find_constant(base: CodeType, wanted: CodeType) -> tuple[Step, ...] | None:
+    for index, constant in enumerate(base.co_consts):
+        if constant is wanted:
+            return (("k", index),)
+        if isinstance(constant, CodeType):
+            deeper = _find_constant(constant, wanted)
+            if deeper is not None:
+                return (("k", index), *deeper)
+    return None
+
+
+def _modules_by_file() -> dict[str, str]:
+    files: dict[str, str] = {}
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and name != "__main__":
+            files.setdefault(file, name)
+    return files
+
+
+@functools.lru_cache(maxsize=1)
+def _module_globals() -> dict[int, Place]:
+    """Every object that is some module's attribute, by id; the shortest public name wins."""
+    found: dict[int, Place] = {}
+    names = sorted(sys.modules, key=lambda name: (name.startswith("_"), "._" in name, len(name), name))
+    for name in names:
+        module = sys.modules[name]
+        if not isinstance(module, ModuleType) or name == "__main__":
+            continue
+        for attribute, value in list(vars(module).items()):
+            if not is_plain(value):
+                found.setdefault(id(value), (name, (("a", attribute),)))
+    return found
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, CodeType):
+        return f"the code of {value.co_qualname} ({value.co_filename}:{value.co_firstlineno})"
+    name = getattr(value, "__qualname__", None)
+    kind = type(value).__qualname__
+    return f"{kind} {name}" if isinstance(name, str) else f"a {type(value).__module__}.{kind} object"

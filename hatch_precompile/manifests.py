@@ -1,0 +1,118 @@
+"""Finding the manifests of finished bundles: in a wheel's file, or in an installed package."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from hatch_precompile.wheel import RUNTIME_PACKAGE
+
+__all__ = ["FoundManifest", "ManifestError", "find"]
+
+_IN_PACKAGE = f"{RUNTIME_PACKAGE}/bundle/manifest.json"
+
+
+class ManifestError(Exception):
+    """There is no bundle to read. Its text is a sentence for who asked."""
+
+
+@dataclass(frozen=True)
+class FoundManifest:
+    """One bundle's manifest, and how large the bundle's files are."""
+
+    package: str
+    manifest: dict[str, Any]
+    sizes: dict[str, int]
+    """Bytes by path below the bundle's folder, uncompressed."""
+
+
+def find(wheel_or_package: str) -> list[FoundManifest]:
+    """The bundles of a wheel's file or of an installed package, which is not imported. Never empty.
+
+    Raises ManifestError if there are none or they cannot be read.
+    """
+    path = Path(wheel_or_package)
+    if path.suffix == ".whl" or path.is_file():
+        return _in_wheel(path)
+    return [_in_package(wheel_or_package)]
+
+
+def _in_wheel(path: Path) -> list[FoundManifest]:
+    if not path.is_file():
+        raise ManifestError(f"there is no file {path}")
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            found = list(_in_archive(wheel))
+    except zipfile.BadZipFile as error:
+        raise ManifestError(f"{path} is not a wheel: {error}") from error
+    if not found:
+        raise ManifestError(f"{path} holds no bundle: no file in it ends in {_IN_PACKAGE}")
+    return found
+
+
+def _in_archive(wheel: zipfile.ZipFile) -> Iterator[FoundManifest]:
+    for name in wheel.namelist():
+        if not name.endswith(f"/{_IN_PACKAGE}"):
+            continue
+        folder = name.removesuffix("manifest.json")
+        sizes = {
+            info.filename.removeprefix(folder): info.file_size
+            for info in wheel.infolist()
+            if info.filename.startswith(folder)
+        }
+        package = name.removesuffix(f"/{_IN_PACKAGE}").replace("/", ".")
+        yield FoundManifest(package, _parse(wheel.read(name), name), sizes)
+
+
+def _in_package(package: str) -> FoundManifest:
+    for folder in _package_folders(package):
+        bundle = Path(folder, _IN_PACKAGE).parent
+        manifest = bundle / "manifest.json"
+        if manifest.is_file():
+            sizes = {
+                file.relative_to(bundle).as_posix(): file.stat().st_size
+                for file in bundle.rglob("*")
+                if file.is_file()
+            }
+            return FoundManifest(package, _parse(manifest.read_bytes(), str(manifest)), sizes)
+    raise ManifestError(
+        f"the installed package {package} carries no bundle; an editable install or an sdist never does"
+    )
+
+
+def _package_folders(package: str) -> list[str]:
+    """Where the package lies, found part by part: looking up a dotted name in one go imports its parents."""
+    top, *rest = package.split(".")
+    if not all(part.isidentifier() for part in (top, *rest)):
+        raise ManifestError(f"{package!r} is neither a wheel's file nor the name of an import package")
+    name = top
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    for part in rest:
+        if spec is None or spec.submodule_search_locations is None:
+            break
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    if spec is None or spec.submodule_search_locations is None:
+        raise ManifestError(
+            f"no package {package} is installed in this environment, and there is no such file"
+        )
+    return list(spec.submodule_search_locations)
+
+
+def _parse(content: bytes, name: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(content)
+    except ValueError as error:
+        raise ManifestError(f"{name} is damaged: {error}") from error
+    if not isinstance(manifest, dict):
+        raise ManifestError(f"{name} is damaged: expected a JSON object")
+    return manifest

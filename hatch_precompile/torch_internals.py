@@ -1,0 +1,328 @@
+"""Every private torch API the plugin uses, behind names that say what it is for.
+
+Seen in torch 2.13.0. tests/unit/test_torch_internals.py fails first when one of them changes.
+The runtime's own list is templates/torch_private.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+
+__all__ = [
+    "CompiledGraph",
+    "FrameTrace",
+    "capture_settings",
+    "compile_graph",
+    "graph_break_reasons",
+    "guard_builder",
+    "guard_manager_classes",
+    "relational_guards",
+    "tracing_frames",
+]
+
+
+@dataclass
+class FrameTrace:
+    """One frame dynamo compiled: what went in, what came out, and what it rests on.
+
+    code, new_code: the frame's bytecode before and after; frame_globals: the dict it runs in
+    injected: names dynamo put into that dict, with their values; root: the RootGuardManager
+    traced: every code object whose body was traced into the graph
+    """
+
+    code: CodeType
+    new_code: CodeType
+    frame_globals: dict[str, Any]
+    injected: dict[str, Any]
+    root: Any
+    traced: list[CodeType]
+
+
+@dataclass
+class CompiledGraph:
+    """What inductor made of one graph, for each variant, and what must run around it.
+
+    libraries: variant -> shared library; constants: tensors the library wants after its inputs
+    scalar_outputs: outputs that are numbers; input_outputs: output -> the input it is
+    written_inputs: inputs changed in place whose autograd version has to be bumped
+    obstacle: why the library cannot be called directly, or ""
+    """
+
+    inputs: int = 0
+    outputs: int = 0
+    libraries: dict[str, Path] = field(default_factory=dict)
+    constants: list[torch.Tensor] = field(default_factory=list)
+    scalar_outputs: list[int] = field(default_factory=list)
+    input_outputs: dict[int, int] = field(default_factory=dict)
+    written_inputs: list[int] = field(default_factory=list)
+    disable_autocast: bool = False
+    disable_grad: bool = False
+    readable: str = ""
+    obstacle: str = ""
+
+
+def guard_manager_classes() -> tuple[type, ...]:
+    """The pybind classes whose methods build dynamo's guard tree."""
+    from torch._C._dynamo import guards
+
+    return (guards.GuardManager, guards.RootGuardManager, guards.DictGuardManager)
+
+
+def relational_guards() -> tuple[Any, tuple[str, ...]]:
+    """The module dynamo calls relational guards through, and their names in it."""
+    import torch._dynamo.guards as module
+
+    return module, (
+        "install_no_tensor_aliasing_guard",
+        "install_object_aliasing_guard",
+        "install_storage_overlapping_guard",
+        "install_symbolic_shape_guard",
+    )
+
+
+def guard_builder() -> Any:
+    """The class whose `add_python_lambda_leaf_guard_to_root` gets symbolic guards as Python text."""
+    from torch._dynamo.guards import GuardBuilder
+
+    return GuardBuilder
+
+
+def graph_break_reasons() -> list[str]:
+    """Dynamo's words for the graph breaks since the counters were last cleared."""
+    from torch._dynamo.utils import counters
+
+    reasons = list(counters["graph_break"]) + list(counters["unimplemented"])
+    counters["graph_break"].clear()
+    counters["unimplemented"].clear()
+    return reasons
+
+
+@contextlib.contextmanager
+def capture_settings(options: dict[str, Any]) -> Iterator[None]:
+    """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
+
+    Static unless declared dynamic; no recompile limit; one library per graph with a C++ wrapper,
+    for any number of threads; nothing read from or left in the caches of this machine.
+    """
+    import torch._dynamo.config as dynamo_config
+    import torch._functorch.config as functorch_config
+    import torch._inductor.config as inductor_config
+
+    with (
+        dynamo_config.patch(
+            enable_cpp_symbolic_shape_guards=False,
+            record_runtime_overhead=False,
+            automatic_dynamic_shapes=False,
+            assume_static_by_default=True,
+            recompile_limit=10**6,
+            accumulated_recompile_limit=10**6,
+            fail_on_recompile_limit_hit=True,
+            suppress_errors=False,
+            caching_precompile=False,
+        ),
+        functorch_config.patch(enable_autograd_cache=False),
+        inductor_config.patch(
+            {
+                "cpp_wrapper": True,
+                "cpp.dynamic_threads": True,
+                "fx_graph_cache": False,
+                "fx_graph_remote_cache": False,
+                "cpp_cache_precompile_headers": False,
+                **options,
+            }
+        ),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def tracing_frames(on_frame: Callable[[FrameTrace], None], on_skip: Callable[[CodeType, str], None]) -> Iterator[None]:
+    """Call `on_frame` for each frame dynamo compiles and `on_skip` for each it gives up on."""
+    from torch._dynamo import convert_frame
+    from torch._dynamo.guards import CheckFunctionManager
+
+    transformed: dict[CodeType, CodeType] = {}
+    handle = convert_frame.register_bytecode_hook(lambda old, new: transformed.__setitem__(old, new))
+    build = CheckFunctionManager.__init__
+    compile_frame = convert_frame._compile
+
+    def build_guards(self: Any, f_code: CodeType, output_graph: Any, *args: Any, **kwargs: Any) -> None:
+        injected = _injected_globals(output_graph)
+        traced = list(output_graph.tracing_context.traced_code)
+        frame_globals = output_graph.global_scope
+        build(self, f_code, output_graph, *args, **kwargs)
+        on_frame(
+            FrameTrace(f_code, transformed[f_code], frame_globals, injected, self.guard_manager.root, traced)
+        )
+
+    def compile_and_watch(code: CodeType, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = compile_frame(code, *args, **kwargs)
+        except torch._dynamo.exc.Unsupported as error:
+            on_skip(code, str(error))
+            raise
+        if result.guarded_code is None and getattr(result, "skip_reason", None):
+            on_skip(code, str(result.skip_reason))
+        return result
+
+    CheckFunctionManager.__init__ = build_guards  # type: ignore[method-assign]
+    convert_frame._compile = compile_and_watch
+    try:
+        yield
+    finally:
+        handle.remove()
+        CheckFunctionManager.__init__ = build  # type: ignore[method-assign]
+        convert_frame._compile = compile_frame
+
+
+def _injected_globals(output: Any) -> dict[str, Any]:
+    names = set(output.installed_globals) | set(output.import_sources)
+    if output.name_of_builtins_dict_key_in_fglobals:
+        names.add(output.name_of_builtins_dict_key_in_fglobals)
+    return {name: output.global_scope[name] for name in names if name in output.global_scope}
+
+
+def compile_graph(
+    gm: Any,
+    example_inputs: Sequence[Any],
+    variants: dict[str, dict[str, Any]],
+) -> tuple[Callable[..., Any], CompiledGraph]:
+    """Compile an FX graph with inductor once per variant; tracing and lowering to ATen happen once.
+
+    variants: name -> inductor configuration. Returns the callable of the first variant and the record.
+    """
+    import torch._inductor.config as inductor_config
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    graph = CompiledGraph(readable=gm.print_readable(print_output=False))
+    graph.disable_grad = torch.is_grad_enabled()
+
+    def compile_variants(inner: Any, inputs: Sequence[Any], **kwargs: Any) -> Any:
+        if kwargs.get("is_backward") or not kwargs.get("is_inference"):
+            graph.obstacle = graph.obstacle or "it computes gradients"
+        if graph.libraries:
+            graph.obstacle = graph.obstacle or "inductor split it in several parts"
+        first = None
+        for number, (name, settings) in enumerate(variants.items(), 1):
+            # compile_fx_inner consumes the graph it is given.
+            given = inner if number == len(variants) else copy.deepcopy(inner)
+            with inductor_config.patch(settings), _library_paths() as paths:
+                compiled = compile_fx_inner(given, inputs, **kwargs)
+            if len(paths) != 1:
+                graph.obstacle = graph.obstacle or f"inductor made {len(paths)} libraries of it"
+            graph.libraries.update({name: path for path in paths})
+            if first is None:
+                first = compiled
+                _describe(graph, compiled, inputs)
+        return first
+
+    with _runtime_wrappers(graph):
+        return compile_fx(gm, list(example_inputs), inner_compile=compile_variants), graph
+
+
+def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any]) -> None:
+    source = compiled.source_code
+    graph.inputs = len(inputs)
+    match = re.search(r"num_outputs=(\d+)", source)
+    if match is None:
+        graph.obstacle = "inductor did not use its C++ wrapper for it"
+        return
+    graph.outputs = int(match.group(1))
+    graph.scalar_outputs = [int(i) for i in re.findall(r"output_tensors\[(\d+)\]\.item\(\)", source)]
+    graph.constants = list((compiled.constants or {}).values())
+    if compiled.inputs_to_check:
+        graph.obstacle = graph.obstacle or "its inputs would have to be realigned"
+
+
+@contextlib.contextmanager
+def _library_paths() -> Iterator[list[Path]]:
+    """The shared libraries inductor's C++ wrapper loads while the block runs."""
+    from torch._inductor.codecache import CppWrapperCodeCache
+
+    paths: list[Path] = []
+    load = CppWrapperCodeCache.load_pybinding
+
+    def load_and_note(*args: Any, **kwargs: Any) -> Any:
+        entry = load(*args, **kwargs)
+        paths.append(Path(entry.__self__.__file__))
+        return entry
+
+    CppWrapperCodeCache.load_pybinding = load_and_note  # type: ignore[method-assign]
+    try:
+        yield paths
+    finally:
+        del CppWrapperCodeCache.load_pybinding  # the inherited classmethod shows again
+
+
+@contextlib.contextmanager
+def _runtime_wrappers(graph: CompiledGraph) -> Iterator[None]:
+    """Notes which of AOTAutograd's wrappers do something at run time for this graph."""
+    from torch._functorch._aot_autograd import runtime_wrappers as wrappers
+
+    undo: list[tuple[Any, Any]] = []
+
+    def watch(cls: Any, look: Callable[[Any, Any, Any, dict[str, Any]], None]) -> None:
+        post_compile = cls.post_compile
+        undo.append((cls, post_compile))
+
+        def watched(self: Any, compiled_fn: Any, *args: Any, **kwargs: Any) -> Any:
+            result = post_compile(self, compiled_fn, *args, **kwargs)
+            look(self, compiled_fn, result, kwargs)
+            return result
+
+        cls.post_compile = watched
+
+    def must_be_idle(obstacle: str) -> Callable[[Any, Any, Any, dict[str, Any]], None]:
+        def look(_self: Any, compiled_fn: Any, result: Any, _kwargs: dict[str, Any]) -> None:
+            if result is not compiled_fn:
+                graph.obstacle = graph.obstacle or obstacle
+
+        return look
+
+    def look_at_metadata(self: Any, _compiled_fn: Any, _result: Any, kwargs: dict[str, Any]) -> None:
+        meta = kwargs["runtime_metadata"]
+        graph.disable_autocast = self.disable_amp
+        graph.written_inputs = list(meta.mutated_graph_handled_indices_seen_by_autograd)
+        obstacles = {
+            "it computes gradients": self.trace_joint,
+            "it changes an input in a way that has to be replayed": bool(meta.mutated_inp_runtime_indices),
+            "it returns views that share a hidden base": bool(meta.num_intermediate_bases),
+            "it changes the grad mode": meta.grad_enabled_mutation is not None,
+            "it carries effect tokens": bool(meta.tokens),
+        }
+        for obstacle, present in obstacles.items():
+            if present:
+                graph.obstacle = graph.obstacle or obstacle
+        for index, info in enumerate(meta.output_info):
+            kind = info.output_type
+            if kind is wrappers.OutputType.is_input:
+                graph.input_outputs[index] = info.base_idx
+            elif kind is wrappers.OutputType.alias_of_input:
+                graph.obstacle = graph.obstacle or "it returns a view of an input"
+            elif kind not in (
+                wrappers.OutputType.non_alias,
+                wrappers.OutputType.unsafe_view_alias,
+                wrappers.OutputType.custom_function_view,
+            ):
+                graph.obstacle = graph.obstacle or "it returns tensors that share memory"
+
+    watch(wrappers.RuntimeWrapper, look_at_metadata)
+    watch(wrappers.AOTDedupeWrapper, must_be_idle("the same tensor is passed to it twice"))
+    watch(wrappers.AOTSyntheticBaseWrapper, must_be_idle("its inputs share memory"))
+    watch(wrappers.AOTDispatchSubclassWrapper, must_be_idle("it uses tensor subclasses"))
+    watch(wrappers.FunctionalizedRngRuntimeWrapper, must_be_idle("its random numbers are functionalized"))
+    watch(wrappers.EffectTokensWrapper, must_be_idle("it carries effect tokens"))
+    try:
+        yield
+    finally:
+        for cls, post_compile in undo:
+            cls.post_compile = post_compile

@@ -1,0 +1,72 @@
+"""The compiled code this wheel carries, and what it does in this process.
+
+    from <package> import _precompiled
+    _precompiled.status()                            # what is installed, hits and misses
+    _precompiled.explain("entrypoint", *inputs)      # why a call is not served
+    _precompiled.uninstall()                         # as if the wheel had none
+
+The environment variable HATCH_PRECOMPILE changes what importing the package does: `off` installs
+nothing, `log` says what was installed, hit and missed, `strict` raises on any miss or load problem.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+__all__ = ["explain", "install", "status", "uninstall"]
+
+_installation: Any = None
+
+
+def install() -> None:
+    """Make the bundle's entries known to this process; called by the package's `__init__`.
+
+    Imports neither torch nor a target: entries are installed once both are there. Never raises and
+    never writes, unless HATCH_PRECOMPILE is `strict`, which turns every warning into an error.
+    """
+    global _installation
+    mode = os.environ.get("HATCH_PRECOMPILE", "")
+    if mode == "off" or _installation is not None:
+        return
+    from .installation import Installation, give_up
+
+    package = __name__.rpartition(".")[0]
+    directory = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundle")
+    try:
+        _installation = Installation(directory, package, mode)
+        _installation.start()
+    except Exception as error:
+        give_up(package, error, mode)
+
+
+def status() -> dict[str, Any]:
+    """What is installed here: `{"installed", "reason", "variant", "entrypoints": {name: {...}}}`.
+
+    Each entrypoint has `entries`, `hits`, `misses`, `active` and `left_out` (reasons, in words).
+    """
+    if _installation is None:
+        reason = "HATCH_PRECOMPILE=off" if os.environ.get("HATCH_PRECOMPILE") == "off" else "not installed"
+        return {"installed": False, "reason": reason, "variant": None, "entrypoints": {}}
+    return _installation.status()  # type: ignore[no-any-return]
+
+
+def explain(entrypoint: str, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+    """For each entry of an entrypoint, whether it would serve the call, and else its first failing check.
+
+    For a class target the first argument is the instance; for a method, the object. Nothing is run
+    but guards. Returns `[{"entry", "hit", "check", "reason"}]`; raises KeyError for an unknown name.
+    """
+    if _installation is None:
+        raise RuntimeError(f"{__name__} is not installed: {status()['reason']}")
+    from .explanation import explain_call
+
+    return explain_call(_installation, entrypoint, args, kwargs)
+
+
+def uninstall() -> None:
+    """Take every entry and wrapper of this wheel back out of the process."""
+    global _installation
+    if _installation is not None:
+        _installation.uninstall()
+        _installation = None

@@ -1,0 +1,223 @@
+"""Loads entries: verified file to guard function, bytecode and graphs, on a frame's first lookup."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+import re
+import sys
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from . import torch_private
+from .references import Stale, check, decode, resolve
+
+__all__ = ["Bundle", "Entry", "Frame"]
+
+
+class Bundle:
+    """Reads files of one bundle, each checked against the manifest's sha256 before it is used."""
+
+    def __init__(self, directory: str, package: str, manifest: dict[str, Any], variant: str) -> None:
+        self.directory = directory
+        self.package = package
+        self.manifest = manifest
+        self.variant = variant
+        self._graphs: dict[int, Any] = {}
+
+    def read(self, name: str) -> bytes:
+        """The content of a file of the bundle; raises Stale if it is missing or not what was built."""
+        expected = self.manifest["files"].get(name)
+        if expected is None:
+            raise Stale(f"{name} is not listed in the manifest")
+        try:
+            with open(os.path.join(self.directory, name), "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise Stale(f"{name} cannot be read ({error.strerror})") from None
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise Stale(f"{name} is damaged (its sha256 is not the manifest's)")
+        return content
+
+    def graph(self, number: int) -> Callable[..., Any]:
+        """The callable of a graph; its library is verified and loaded the first time."""
+        if number not in self._graphs:
+            record = self.manifest["graphs"][number]
+            name = record["libraries"][self.variant]
+            self.read(name)
+            unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
+            library = torch_private.load_library(os.path.join(self.directory, name), unique)
+            constants = [self._constant(constant) for constant in record.get("constants", ())]
+            self._graphs[number] = torch_private.graph_caller(library, record, constants)
+        return self._graphs[number]
+
+    def _constant(self, record: dict[str, Any]) -> Any:
+        torch = sys.modules["torch"]
+        data = bytearray(self.read(record["file"]))
+        dtype = getattr(torch, record["dtype"])
+        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        return flat.reshape(record["size"])
+
+    def resume_code(self, number: int) -> CodeType:
+        code: CodeType = marshal.loads(self.read(self.manifest["resumes"][number]))
+        return code
+
+
+class Entry:
+    """One guarded specialisation, set up in this process."""
+
+    def __init__(self, frame: Frame, record: dict[str, Any], bundle: Bundle) -> None:
+        self.frame = frame
+        self.record = record
+        self.hits = 0
+        self._bundle = bundle
+        self._lines: list[str] | None = None
+        data = marshal.loads(bundle.read(record["data"]))
+        for module, steps, fingerprint in data["traced"]:
+            check(module, steps, fingerprint)
+        self.state = torch_private.StateGuard(data["state"])
+        self.tensor_groups = [torch_private.tensor_guards(group) for group in data["tensors"]]
+        namespace = torch_private.guard_namespace()
+        namespace.update(entry=self, state=self.state, G=frame.globals)
+        namespace.update({f"c{i}": decode(constant) for i, constant in enumerate(data["constants"])})
+        namespace.update({f"T{i}": group for i, group in enumerate(self.tensor_groups)})
+        exec(data["guard"], namespace)
+        self.guard: FunctionType = namespace["guard"]
+        self.code = _with_file(data["code"], frame.code.co_filename, data["code_constants"])
+        self.globals = {name: self._global(spec, bundle) for name, spec in data["globals"].items()}
+
+    def _global(self, spec: Any, bundle: Bundle) -> Any:
+        kind, value = spec
+        if kind == "graph":
+            return bundle.graph(value + self.record["first_graph"])
+        if kind == "resume":
+            number = value + self.record["first_resume"]
+            return self.frame.installation.resume_function(number, self.frame)
+        if kind == "helpers":
+            return DynamoHelpers(value)
+        return decode(value)
+
+    def source_lines(self) -> list[str]:
+        """The readable guard source that lies beside the entry; empty if it was removed."""
+        if self._lines is None:
+            try:
+                text = self._bundle.read(self.record["source"]).decode()
+            except Stale:
+                text = ""
+            self._lines = text.splitlines()
+        return self._lines
+
+    def source_of(self, variable: str) -> str:
+        """The path of a variable of the guard function, such as `L['self']._modules['a']`."""
+        for line in self.source_lines():
+            name, assigned, expression = line.strip().partition(" = ")
+            if assigned and name == variable:
+                base, dot, rest = re.match(r"(?:(v\d+))?(.)?(.*)", expression).groups()  # type: ignore[union-attr]
+                return (self.source_of(base) if base else "") + (dot or "") + rest
+        return variable
+
+    def retire(self) -> None:
+        """Make the guard refuse from now on."""
+        self.guard.__globals__["standing_by"] = _never
+
+    def install(self) -> None:
+        """Put the names its bytecode loads into the frame's globals, then the entry on its code."""
+        self.frame.globals.update(self.globals)
+        torch_private.add_entry(self.frame.code, self.guard, self.code)
+
+
+class DynamoHelpers:
+    """The helpers of torch._dynamo.utils that bytecode calls for symbolic sizes, without dynamo.
+
+    Any other helper is the real one: asking for it imports torch._dynamo, then and only then.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    @staticmethod
+    def call_size(tensor: Any, dimension: int) -> int:
+        return tensor.size(dimension)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def call_stride(tensor: Any, dimension: int) -> int:
+        return tensor.stride(dimension)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def call_storage_offset(tensor: Any) -> int:
+        return tensor.storage_offset()  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        import importlib
+
+        return getattr(importlib.import_module(self._module), name)
+
+
+class Frame:
+    """One code object with its entries; they load when it is first looked up."""
+
+    def __init__(self, installation: Any, record: dict[str, Any], owners: list[Any]) -> None:
+        self.installation = installation
+        self.record = record
+        self.owners = owners
+        self.misses = 0
+        self.loaded = False
+        self.entries: list[Entry] = []
+        self.code: CodeType
+        self.globals: dict[str, Any]
+
+    def locate(self, code: CodeType | None = None) -> None:
+        """Find the code object, by reference or as given. Raises Stale."""
+        self.globals = resolve(self.record["module"], ()).__dict__
+        self.code = check(*self.record["code"]) if code is None else code
+
+    def watch(self) -> None:
+        """Load the entries at the first lookup; they are seen by that very lookup."""
+        torch_private.add_entry(self.code, self._first_lookup, self.code)
+
+    def _first_lookup(self, _locals: dict[str, Any]) -> bool:
+        if not self.loaded and not self.installation.uninstalled:
+            self.load()
+        return False
+
+    def retire(self) -> None:
+        for entry in self.entries:
+            entry.retire()
+
+    def load(self) -> None:
+        """Set up every entry that fits this process; one that does not is left out with a warning."""
+        with self.installation.lock:
+            if self.loaded:
+                return
+            self.loaded = True
+            bundle = self.installation.bundle
+            for record in self.record["entries"]:
+                try:
+                    entry = Entry(self, record, bundle)
+                except Exception as error:
+                    self.installation.leave_out(self, record, error)
+                else:
+                    self.entries.append(entry)
+                    entry.install()
+            self.installation.end_of_frame(self)
+
+
+def _never() -> bool:
+    return False
+
+
+def _with_file(code: CodeType, filename: str, constants: Any) -> CodeType:
+    """Bytecode with this machine's file name and the constants that marshal could not hold."""
+    consts = list(code.co_consts)
+    for path, encoded in constants:
+        if len(path) == 1:
+            consts[path[0]] = decode(encoded)
+    for index, constant in enumerate(consts):
+        if isinstance(constant, CodeType):
+            inner = [(path[1:], encoded) for path, encoded in constants if len(path) > 1 and path[0] == index]
+            consts[index] = _with_file(constant, filename, inner)
+    return code.replace(co_filename=filename, co_consts=tuple(consts))
+
+

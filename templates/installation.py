@@ -1,0 +1,262 @@
+"""Puts a bundle's entries into this process, as far as they fit it, and takes them out again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from .watching import is_imported, when_imported
+
+if TYPE_CHECKING:
+    from .activation import Entrypoint
+    from .entries import Bundle, Frame
+
+__all__ = ["FORMAT", "Installation", "PrecompileError", "PrecompileWarning", "Unfit", "give_up"]
+
+FORMAT = 1
+
+
+class PrecompileWarning(UserWarning):
+    """Compiled code of a wheel is not used; the model runs as if it had none."""
+
+
+class PrecompileError(RuntimeError):
+    """The same, and every miss, under HATCH_PRECOMPILE=strict or on-miss = "error"."""
+
+
+class Unfit(Exception):
+    """The bundle as a whole does not fit this process. Its text says why and what to do."""
+
+
+def give_up(package: str, error: BaseException, mode: str) -> None:
+    """One warning that says which wheel, why, and what to do; an error under `strict`."""
+    reason = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
+    warn(package, f"compiled code is not used: {reason}", mode)
+
+
+def warn(package: str, text: str, mode: str) -> None:
+    """Warn once; never raise, even where warnings are errors, unless the mode is `strict`."""
+    message = f"{package}: {text}"
+    if mode == "strict":
+        raise PrecompileError(message)
+    try:
+        warnings.warn(message, PrecompileWarning, stacklevel=2)
+    except Exception:  # -W error: an import must not fail for it
+        sys.stderr.write(f"{message}\n")
+
+
+class Installation:
+    """One bundle in one process."""
+
+    def __init__(self, directory: str, package: str, mode: str) -> None:
+        self.directory = directory
+        self.package = package
+        self.mode = mode
+        self.lock = threading.RLock()
+        self.reason = ""
+        self.entrypoints: dict[str, Entrypoint] = {}
+        self.frames: list[Frame] = []
+        self.left_out: dict[str, list[str]] = {}
+        self.bundle: Bundle | None = None
+        self.variant: str | None = None
+        self.uninstalled = False
+        self.log: Any = None
+        self.manifest = _read_manifest(directory)
+
+    # -- installing ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Install what can be installed now, and the rest when its modules come in."""
+        _check_python(self.manifest)
+        if self.mode == "log":
+            from .reporting import logger
+
+            self.log = logger(self.package)
+        self.waiting = list(self.manifest["entrypoints"])
+        missing = {module for record in self.waiting for module in _needs(record) if not is_imported(module)}
+        when_imported(missing, self.proceed)
+        self.proceed()
+
+    def proceed(self) -> None:
+        """Activate every waiting entrypoint whose target and torch have been imported."""
+        if self.uninstalled:
+            return
+        with self.lock:
+            ready = [record for record in self.waiting if all(map(_is_usable, _needs(record)))]
+            self.waiting = [record for record in self.waiting if record not in ready]
+            if not ready:
+                return
+            try:
+                if self.bundle is None:
+                    self._prepare()
+            except Exception as error:
+                self.waiting = []
+                self.reason = str(error)
+                give_up(self.package, error, self.mode)
+                return
+            for record in ready:
+                self._activate(record)
+
+    def _prepare(self) -> None:
+        """Checks and setup that need torch: its version, this CPU, the frames."""
+        from .entries import Bundle, Frame
+
+        _check_torch(self.manifest)
+        self.variant = _choose_variant(self.manifest)
+        self.bundle = Bundle(self.directory, self.package, self.manifest, self.variant)
+        self.frames = [Frame(self, record, []) for record in self.manifest["frames"]]
+
+    def _activate(self, record: dict[str, Any]) -> None:
+        from .activation import Entrypoint
+
+        name = record["name"]
+        try:
+            entrypoint = Entrypoint(self, record)
+            entrypoint.activate()
+        except Exception as error:
+            self.left_out.setdefault(name, []).append(str(error))
+            warn(self.package, f"entrypoint {name} is not used: {error}", self.mode)
+            return
+        self.entrypoints[name] = entrypoint
+        if self.log:
+            entries = sum(len(frame.record["entries"]) for frame in entrypoint.frames)
+            self.log.info("installed %s: %d entries, variant %s", name, entries, self.variant)
+
+    # -- while running ---------------------------------------------------------------------------
+
+    def leave_out(self, frame: Frame, record: dict[str, Any], error: BaseException) -> None:
+        """An entry does not fit this process: say so once per frame, and go on without it."""
+        names = [owner.name for owner in frame.owners]
+        for name in names:
+            self.left_out.setdefault(name, []).append(str(error))
+        if len(self.left_out.get(names[0] if names else "", ())) <= 1:
+            text = f"compiled code for {frame.record['qualname']} is not used: {error}; rebuild the wheel"
+            warn(self.package, text, self.mode)
+
+    def resume_function(self, number: int, frame: Frame) -> Any:
+        """The function a graph break continues in, with its own entries installed."""
+        import types
+
+        assert self.bundle is not None
+        code = self.bundle.resume_code(number)
+        for other in self.frames:
+            if other.record.get("resume") == number:
+                if not hasattr(other, "code"):
+                    other.owners = frame.owners
+                    other.locate(_in_file(code, frame.code.co_filename))
+                    other.watch()
+                return types.FunctionType(other.code, frame.globals, other.code.co_name)
+        return types.FunctionType(_in_file(code, frame.code.co_filename), frame.globals, code.co_name)
+
+    def end_of_frame(self, frame: Frame) -> None:
+        """After a frame's last entry: what happens to a call that none of them takes."""
+        from .activation import install_miss
+
+        install_miss(self, frame)
+
+    # -- reporting and taking out ----------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        entrypoints = {}
+        for record in self.manifest["entrypoints"]:
+            name = record["name"]
+            active = self.entrypoints.get(name)
+            frames = active.frames if active is not None else []
+            entrypoints[name] = {
+                "target": record["target"],
+                "active": active is not None,
+                "entries": sum(len(self.manifest["frames"][number]["entries"]) for number in record["frames"]),
+                "loaded": sum(len(frame.entries) for frame in frames),
+                "hits": sum(entry.hits for frame in frames[:1] for entry in frame.entries),
+                "misses": sum(frame.misses for frame in frames[:1]),
+                "left_out": list(self.left_out.get(name, ())),
+            }
+        return {
+            "installed": bool(self.entrypoints) and not self.uninstalled,
+            "reason": self.reason,
+            "variant": self.variant,
+            "entrypoints": entrypoints,
+        }
+
+    def uninstall(self) -> None:
+        """Deactivate entrypoints and make every guard refuse.
+
+        Entries are not freed: another thread may be looking them up, and other wheels' entries may
+        sit on the same code.
+        """
+        with self.lock:
+            self.uninstalled = True
+            self.waiting = []
+            for entrypoint in self.entrypoints.values():
+                entrypoint.deactivate()
+            for frame in self.frames:
+                frame.retire()
+
+
+def _needs(record: dict[str, Any]) -> tuple[str, str]:
+    return "torch", record["target"].partition(":")[0]
+
+
+def _is_usable(module: str) -> bool:
+    """A module being executed counts as imported where it is its own import that called us."""
+    return module in sys.modules
+
+
+def _in_file(code: Any, filename: str) -> Any:
+    consts = tuple(_in_file(c, filename) if isinstance(c, type(code)) else c for c in code.co_consts)
+    return code.replace(co_filename=filename, co_consts=consts)
+
+
+def _read_manifest(directory: str) -> dict[str, Any]:
+    path = os.path.join(directory, "manifest.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+    except (OSError, ValueError) as error:
+        raise Unfit(f"{path} cannot be read ({error}); reinstall the package") from None
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if found != FORMAT:
+        raise Unfit(f"its bundle has format {found!r}, this runtime reads {FORMAT}; reinstall the package")
+    return manifest
+
+
+def _check_python(manifest: dict[str, Any]) -> None:
+    built = manifest["built_with"]
+    if built["magic"] != importlib.util.MAGIC_NUMBER.hex():
+        here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        raise Unfit(
+            f"it was built for Python {built['python']} (bytecode magic number {built['magic']}), this is {here}; "
+            "install a wheel built for this Python"
+        )
+
+
+def _check_torch(manifest: dict[str, Any]) -> None:
+    torch = sys.modules["torch"]
+    built = manifest["built_with"]
+    if torch.__version__.split("+")[0] != built["torch"].split("+")[0]:
+        raise Unfit(
+            f"it was built with torch {built['torch']}, this is {torch.__version__}; "
+            f"install torch=={built['torch'].split('+')[0]} or a wheel built with this torch"
+        )
+    git = getattr(torch.version, "git_version", None)
+    if git != built["torch_git"]:
+        raise Unfit(f"it was built with another build of torch {built['torch']} (source {built['torch_git'][:10]})")
+
+
+def _choose_variant(manifest: dict[str, Any]) -> str:
+    """The most demanding variant that every capability of this CPU allows."""
+    import torch
+
+    here = {name for name, value in torch.cpu.get_capabilities().items() if value is True}
+    fitting = [v for v in manifest["variants"] if set(v["requires"]) <= here]
+    if not fitting:
+        lacking = {v["name"]: sorted(set(v["requires"]) - here) for v in manifest["variants"]}
+        words = "; ".join(f"{name} needs {', '.join(flags)}" for name, flags in lacking.items())
+        raise Unfit(f"this CPU cannot run it: {words}; install a wheel with a variant for it")
+    best: str = max(fitting, key=lambda v: len(v["requires"]))["name"]
+    return best

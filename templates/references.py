@@ -1,0 +1,182 @@
+"""Finds the objects an entry names, in this process, and says whether they are still the same.
+
+A reference is plain data: a module name and the steps from that module to the object. The plugin
+uses the same functions on the build machine to check that a name it wrote leads back to the object.
+
+A constant is a value that marshal can hold, or a tagged list (see `decode`) for one it cannot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from types import BuiltinFunctionType, CodeType, FunctionType
+from typing import Any
+
+__all__ = ["Stale", "check", "decode", "fingerprint", "follow", "resolve"]
+
+# A step is (kind, key); these are the kinds.
+ATTRIBUTE = "a"  # getattr(value, key)
+ITEM = "i"  # value[key]
+CLASS_DICT = "d"  # vars(value)[key], so that a descriptor is not bound
+TYPE = "t"  # type(value)
+CODE_CONSTANT = "k"  # value.co_consts[key]
+
+
+class Stale(Exception):
+    """An object an entry names is missing here, or is not what it was at the build."""
+
+
+def follow(value: Any, steps: Any) -> Any:
+    """Walk from a value along steps; raises whatever a missing attribute or item raises."""
+    for kind, key in steps:
+        if kind == ATTRIBUTE:
+            value = getattr(value, key)
+        elif kind == ITEM:
+            value = value[key]
+        elif kind == CLASS_DICT:
+            value = vars(value)[key]
+        elif kind == TYPE:
+            value = type(value)
+        elif kind == CODE_CONSTANT:
+            value = value.co_consts[key]
+        else:
+            raise Stale(f"unknown step {kind!r}")
+    return value
+
+
+def resolve(module: str, steps: Any) -> Any:
+    """The object that `module` and `steps` lead to. Raises `Stale` where the way is broken.
+
+    A module is never imported here: what a traced program named was imported by the program, so a
+    module that is missing means that this process is not the one that was traced.
+    """
+    found = sys.modules.get(module)
+    if found is None:
+        raise Stale(f"module {module} is not imported")
+    try:
+        return follow(found, steps)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise Stale(f"{spell(module, steps)} is gone ({error})") from None
+
+
+def spell(module: str, steps: Any) -> str:
+    """A reference in words, for messages and for the readable guard source."""
+    text = module
+    for kind, key in steps:
+        if kind == ATTRIBUTE:
+            text += f".{key}"
+        elif kind == ITEM:
+            text += f"[{key!r}]"
+        elif kind == CLASS_DICT:
+            text += f".__dict__[{key!r}]"
+        elif kind == TYPE:
+            text = f"type({text})"
+        else:
+            text += f".co_consts[{key}]"
+    return text
+
+
+def fingerprint(value: Any) -> str:
+    """What of an object must not change between build and use; "" where identity is all there is.
+
+    A function or code object counts with what it executes: bytecode, constants, names; not with
+    file names, line numbers or addresses, which differ between machines.
+    """
+    if isinstance(value, FunctionType):
+        value = value.__code__
+    if isinstance(value, CodeType):
+        cached = _fingerprints.get(value)
+        if cached is None:
+            digest = hashlib.sha256()
+            _feed_code(digest, value)
+            cached = _fingerprints[value] = digest.hexdigest()[:16]
+        return cached
+    if isinstance(value, type):
+        return f"type {value.__module__}.{value.__qualname__}"
+    if isinstance(value, BuiltinFunctionType):
+        return f"builtin {value.__name__}"
+    return ""
+
+
+# Code objects compare by value, line table included, so equal keys have equal fingerprints.
+_fingerprints: dict[CodeType, str] = {}
+
+
+def _feed_code(digest: Any, code: CodeType) -> None:
+    shape = (
+        code.co_name,
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags,
+        code.co_names,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_cellvars,
+    )
+    digest.update(repr(shape).encode())
+    digest.update(code.co_code)
+    for constant in code.co_consts:
+        _feed_constant(digest, constant)
+
+
+def _feed_constant(digest: Any, value: Any) -> None:
+    if isinstance(value, CodeType):
+        _feed_code(digest, value)
+    elif isinstance(value, tuple):
+        digest.update(b"(")
+        for item in value:
+            _feed_constant(digest, item)
+        digest.update(b")")
+    elif isinstance(value, frozenset):
+        # Iteration order follows string hashes, which differ from process to process.
+        digest.update(("frozenset" + repr(sorted(map(repr, value)))).encode())
+    else:
+        digest.update(f"{type(value).__name__}:{value!r};".encode())
+
+
+def check(module: str, steps: Any, expected: str) -> Any:
+    """Resolve a reference and compare its fingerprint. Raises `Stale` naming what changed."""
+    value = resolve(module, steps)
+    if expected and fingerprint(value) != expected:
+        raise Stale(f"{spell(module, steps)} has changed since the build")
+    return value
+
+
+def decode(constant: Any) -> Any:
+    """The value of a constant as the plugin encoded it.
+
+    Plain values stand for themselves. A list is a tag and its parts: "ref" (module, steps,
+    fingerprint), "builtins", "globals" (module), "tuple", "list", "set", "frozenset", "dict",
+    "slice", "range", "size", "device".
+    """
+    if type(constant) is not list:
+        return constant
+    tag, *parts = constant
+    if tag == "ref":
+        return check(*parts)
+    if tag == "builtins":
+        return sys.modules["builtins"].__dict__
+    if tag == "globals":
+        return resolve(parts[0], ()).__dict__
+    if tag == "tuple":
+        return tuple(decode(part) for part in parts)
+    if tag == "list":
+        return [decode(part) for part in parts]
+    if tag == "set":
+        return {decode(part) for part in parts}
+    if tag == "frozenset":
+        return frozenset(decode(part) for part in parts)
+    if tag == "dict":
+        return {decode(key): decode(value) for key, value in parts}
+    if tag == "slice":
+        return slice(*(decode(part) for part in parts))
+    if tag == "range":
+        return range(*parts)
+    torch = sys.modules["torch"]
+    if tag == "size":
+        return torch.Size(parts)
+    if tag == "device":
+        return torch.device(*parts)
+    raise Stale(f"unknown constant {tag!r}")

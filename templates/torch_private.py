@@ -1,0 +1,232 @@
+"""Every private torch API the runtime uses, behind names that say what it is for.
+
+Seen in torch 2.13.0, after a plain `import torch`: nothing here imports torch._dynamo or
+torch._inductor. tests/unit/test_torch_internals.py fails first when one of them changes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+import torch.utils._device as device_state
+from torch._C._dynamo import eval_frame as _eval_frame
+from torch._C._dynamo import guards as _guards
+
+__all__ = [
+    "Refused",
+    "StateGuard",
+    "add_entry",
+    "guard_namespace",
+    "leave_untraced",
+    "load_library",
+    "set_eval_frame",
+    "tensor_guards",
+]
+
+set_eval_frame = _eval_frame.set_eval_frame
+eval_frame_callback = _eval_frame.get_eval_frame_callback
+RUN_ONLY = False  # set_eval_frame's word for "use entries, never compile"
+
+
+class Refused(Exception):
+    """Something of an entry cannot be set up in this process."""
+
+
+class _Holder:
+    """What `_load_precompile_entry` takes for a guard manager: anything with a `root`."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+
+
+def add_entry(code: CodeType, guard: Callable[[dict[str, Any]], bool], new_code: CodeType) -> None:
+    """Let `new_code` run in place of `code` wherever `guard` accepts the frame's locals.
+
+    Entries are consulted in the order they were added, before dynamo's own, whether torch.compile or
+    run-only mode is active. One added while a lookup is under way is still seen by that lookup.
+    """
+    root = _guards.RootGuardManager()
+    root.add_lambda_guard(guard, ["precompiled entry"], None)
+    _eval_frame._load_precompile_entry(code, _Holder(root), new_code)
+
+
+def leave_untraced(function: FunctionType, *, below: bool) -> None:
+    """Tell dynamo not to trace a function of ours, nor (with `below`) what it calls."""
+    action = _eval_frame._FrameAction
+    strategy = _eval_frame._FrameExecStrategy(action.SKIP, action.SKIP if below else action.DEFAULT)
+    _eval_frame.set_code_exec_strategy(function.__code__, strategy)
+
+
+class StateGuard:
+    """Dynamo's guard on torch's global state, right for any number of threads.
+
+    Dynamo's compares the thread count with the build machine's. Kernels here take whatever count
+    there is, so that one field is re-based on this process; all others must be as captured.
+    """
+
+    def __init__(self, state: str) -> None:
+        self._state = json.loads(state)
+        self._guard = _guards.GlobalStateGuard()
+        self._set_threads(torch.get_num_threads())
+
+    def _set_threads(self, threads: int) -> None:
+        self._threads = threads
+        self._state["num_threads"] = threads
+        self._guard.__setstate__(json.dumps(self._state))
+        self.check = self._guard.check
+        self.reason = self._guard.reason
+
+    def rebase(self) -> bool:
+        """Called when the check failed: again, if the thread count has changed since."""
+        threads = torch.get_num_threads()
+        if threads == self._threads:
+            return False
+        self._set_threads(threads)
+        return bool(self.check())
+
+
+def standing_by(
+    tracing: Callable[[], Any] = torch._C._get_tracing_state,
+    modes: Callable[[], int] = torch._C._len_torch_dispatch_stack,
+    transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack,
+) -> bool:
+    """Whether no tracer, dispatch mode or functorch transform is watching: they want the eager call."""
+    return tracing() is None and modes() == 0 and transforms() is None
+
+
+def marks_agree(attributes: dict[str, Any], allowed: dict[str, frozenset[int]], refused: tuple[str, ...]) -> bool:
+    """`mark_dynamic` and its kin: marks the entry was built with are allowed, others are refused."""
+    for name in refused:
+        if name in attributes:
+            return False
+    return all(
+        set(attributes[name]).issubset(marks) for name, marks in allowed.items() if name in attributes
+    )
+
+
+def plain_function(value: Any) -> Any:
+    """The function behind a wrapper that activates an entrypoint, of this wheel or another."""
+    while type(value) is FunctionType and "_precompiled_original" in value.__dict__:
+        value = value.__dict__["_precompiled_original"]
+    return value
+
+
+def guard_namespace() -> dict[str, Any]:
+    """What generated guard functions may call."""
+    return {
+        "standing_by": standing_by,
+        "marks_agree": marks_agree,
+        "plain_function": plain_function,
+        "function_mode_depth": torch._C._len_torch_function_stack,
+        "saved_tensors_hooks": torch._C._autograd._top_saved_tensors_default_hooks,
+        "device_state": device_state,
+        "forward_ad": forward_ad,
+        "math": math,
+    }
+
+
+def tensor_guards(specs: Any) -> Any:
+    """One C++ check for a group of tensors, from what each must look like (docs/bundle-format.md).
+
+    The check compares metadata only; the tensors it is made from are never written to and die here.
+    """
+    examples = [_example(spec) for spec in specs]
+    return _guards.TensorGuards(
+        *examples,
+        dynamic_dims_sizes=[list(spec[8]) for spec in specs],
+        dynamic_dims_strides=[list(spec[9]) for spec in specs],
+    )
+
+
+def _example(spec: Any) -> torch.Tensor:
+    is_parameter, _, size, stride, dtype, device, requires_grad, keys, _, _ = spec
+    # Dispatch keys tell inference tensors from ordinary ones; one of the two has the right ones.
+    for inference in (False, True):
+        with torch.inference_mode(inference):
+            tensor = torch.empty_strided(size, stride, dtype=getattr(torch, dtype), device=device)
+            if is_parameter:
+                tensor = torch.nn.Parameter(tensor, requires_grad=requires_grad)
+            elif requires_grad:
+                tensor.requires_grad_(True)
+            if torch._C._dispatch_keys(tensor).raw_repr() == keys:
+                return tensor
+    raise Refused(f"a tensor of the kind {torch._C.DispatchKeySet.from_raw_repr(keys)} cannot be made here")
+
+
+def load_library(path: str, name: str) -> Callable[[list[Any]], list[Any]]:
+    """The entry function of a compiled graph's shared library: tensor handles in, tensor handles out.
+
+    The library asks the environment for the address of a function of torch's; the variable is there
+    only while it loads. Nothing is compiled and no process is started.
+    """
+    variable = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
+    before = os.environ.get(variable)
+    os.environ[variable] = str(_guards._torchinductor_pyobject_tensor_data_ptr)
+    try:
+        # The last part must be the name the library was compiled with (its PyInit_ function).
+        loader = ExtensionFileLoader(f"{name}.inductor_entry_cpp", path)
+        module = loader.create_module(ModuleSpec(loader.name, loader, origin=path))
+        loader.exec_module(module)
+    finally:
+        if before is None:
+            del os.environ[variable]
+        else:
+            os.environ[variable] = before
+    entry: Callable[[list[Any]], list[Any]] = module.inductor_entry_cpp
+    return entry
+
+
+def graph_caller(library: Callable[[list[Any]], list[Any]], record: dict[str, Any], constants: list[Any]) -> Any:
+    """The Python callable for one graph: positional inputs as dynamo's bytecode passes them.
+
+    Numbers become CPU tensors, which is how the library takes symbolic sizes.
+    """
+    to_handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
+    from_handles = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
+    Tensor, as_tensor = torch.Tensor, torch.tensor  # noqa: N806
+
+    def call(*inputs: Any) -> Any:
+        tensors = [item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs]
+        return from_handles(library(to_handles(tensors)))
+
+    def call_with_the_rest(*inputs: Any) -> Any:
+        tensors = [item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs]
+        tensors.extend(constants)
+        if written:
+            torch.autograd.graph.increment_version([inputs[index] for index in written])
+        had_grad = torch.is_grad_enabled()
+        try:
+            if had_grad:
+                torch._C._set_grad_enabled(False)
+            outputs = from_handles(library(to_handles(tensors)))
+        finally:
+            if had_grad:
+                torch._C._set_grad_enabled(True)
+        for index in scalars:
+            outputs[index] = outputs[index].item()
+        for index, source in passed_through.items():
+            outputs[index] = inputs[source]
+        return outputs
+
+    def call_without_autocast(*inputs: Any) -> Any:
+        with torch._C._DisableAutocast():
+            return call_with_the_rest(*inputs)
+
+    written = record.get("written_inputs", ())
+    scalars = record.get("scalar_outputs", ())
+    passed_through = {int(index): source for index, source in record.get("input_outputs", {}).items()}
+    plain = not (written or scalars or passed_through or constants or record.get("disable_grad"))
+    chosen = call if plain else call_with_the_rest
+    if record.get("disable_autocast"):
+        chosen = call_without_autocast
+    for function in (call, call_with_the_rest, call_without_autocast):
+        leave_untraced(function, below=True)
+    return chosen

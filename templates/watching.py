@@ -1,0 +1,76 @@
+"""Calls back when modules have been imported, without importing any."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["is_imported", "when_imported"]
+
+
+def is_imported(name: str) -> bool:
+    """Whether a module's import has finished (it is in sys.modules from its start)."""
+    module = sys.modules.get(name)
+    if module is None:
+        return False
+    return not getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def when_imported(names: set[str], callback: Callable[[], None]) -> None:
+    """Run `callback` after each import of one of `names`, until it has run for all of them."""
+    if names:
+        sys.meta_path.insert(0, _Watcher(set(names), callback))
+
+
+class _Watcher(MetaPathFinder):
+    """Finds nothing itself: lets the others find a module and adds one step after its execution."""
+
+    def __init__(self, names: set[str], callback: Callable[[], None]) -> None:
+        self.names = names
+        self.callback = callback
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname not in self.names:
+            return None
+        # Taken off before the others look, so that the same question does not come back here.
+        self.names.discard(fullname)
+        if not self.names and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        spec = None
+        for finder in list(sys.meta_path):
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                break
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Afterwards(spec.loader, self.callback)
+        return spec
+
+
+class _Afterwards(Loader):
+    """A module's own loader, and a callback after it has executed the module."""
+
+    def __init__(self, loader: Any, callback: Callable[[], None]) -> None:
+        self._loader = loader
+        self._callback = callback
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)  # type: ignore[no-any-return]
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module must look as if nobody had been here.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._callback()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
