@@ -1,0 +1,58 @@
+"""The capturing process: `python -m hatch_precompile.capture.worker REQUEST`.
+
+A process of its own, because tracing changes torch for good and the build must survive a crash.
+REQUEST is a JSON file (see `Request`); the part goes to the directory it names. Lines that start with
+`::` are progress; the exit code is 3 with the reason in error.txt where the author can do something.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import BuildError
+
+__all__ = ["FAILED", "PROGRESS", "Request", "main"]
+
+FAILED = 3
+PROGRESS = "::"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One entrypoint to capture. `directory` must exist and be empty."""
+
+    entrypoint: Entrypoint
+    package: str
+    variants: list[str]
+    directory: str
+
+
+def main(path: str) -> int:
+    request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
+    directory = Path(request.directory)
+    try:
+        import torch
+
+        from hatch_precompile.capture.session import capture
+        from hatch_precompile.variants import variants_for_this_machine
+
+        variants = variants_for_this_machine(request.variants, torch.cpu.get_capabilities())
+        part = capture(
+            request.entrypoint,
+            request.package,
+            variants,
+            directory,
+            lambda line: print(f"{PROGRESS}{line}", flush=True),
+        )
+    except BuildError as error:
+        (directory / "error.txt").write_text(str(error))
+        return FAILED
+    (directory / "part.json").write_bytes(msgspec.json.encode(part))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
