@@ -134,6 +134,8 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         shutil.copymode(init, shimmed)
         build_data["force_include"][str(shimmed)] = self._target(f"{folder}/__init__.py")
         for file in sorted(path for path in bundle.rglob("*") if path.is_file()):
+            if file.parent.name == "__pycache__":  # left by running the bundle to verify it
+                continue
             path = folder / RUNTIME_PACKAGE / file.relative_to(bundle).as_posix()
             build_data["force_include"][str(file)] = self._target(str(path))
 

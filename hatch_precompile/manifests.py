@@ -78,7 +78,7 @@ def _in_package(package: str) -> FoundManifest:
             sizes = {
                 file.relative_to(bundle).as_posix(): file.stat().st_size
                 for file in bundle.rglob("*")
-                if file.is_file()
+                if file.is_file() and file.parent.name != "__pycache__"  # written by installers
             }
             return FoundManifest(package, _parse(manifest.read_bytes(), str(manifest)), sizes)
     raise ManifestError(

@@ -107,7 +107,7 @@ def graph_break_reasons() -> list[str]:
 
 
 @contextlib.contextmanager
-def capture_settings(options: dict[str, Any]) -> Iterator[None]:
+def capture_settings(options: dict[str, Any], graphs_expected: int) -> Iterator[None]:
     """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
 
     Static unless declared dynamic; no recompile limit; one library per graph with a C++ wrapper,
@@ -136,7 +136,8 @@ def capture_settings(options: dict[str, Any]) -> Iterator[None]:
                 "cpp.dynamic_threads": True,
                 "fx_graph_cache": False,
                 "fx_graph_remote_cache": False,
-                "cpp_cache_precompile_headers": False,
+                # Precompiling torch's headers costs as much as it saves on about three graphs.
+                "cpp_cache_precompile_headers": graphs_expected > 3,
                 **options,
             }
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import marshal
 import os
 import re
@@ -75,6 +76,8 @@ class Entry:
         self._bundle = bundle
         self._lines: list[str] | None = None
         data = marshal.loads(bundle.read(record["data"]))
+        for module in data["modules"]:
+            _import(module)
         for module, steps, fingerprint in data["traced"]:
             check(module, steps, fingerprint)
         self.state = torch_private.StateGuard(data["state"])
@@ -150,8 +153,6 @@ class DynamoHelpers:
         return tensor.storage_offset()  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
-        import importlib
-
         return getattr(importlib.import_module(self._module), name)
 
 
@@ -202,6 +203,12 @@ class Frame:
                     self.entries.append(entry)
                     entry.install()
             self.installation.end_of_frame(self)
+
+
+def _import(module: str) -> None:
+    """A module the traced code imported may not be here yet. A compiler is never imported for it."""
+    if module not in sys.modules and not module.startswith(("torch._dynamo", "torch._inductor")):
+        importlib.import_module(module)
 
 
 def _never() -> bool:

@@ -7,7 +7,7 @@ import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from . import torch_private
+from .references import unwrap
 
 if TYPE_CHECKING:
     from .entries import Entry, Frame
@@ -134,7 +134,7 @@ def _short(value: Any) -> str:
 
 def _function_of(function: Any, code: CodeType) -> Any:
     """The function with this code, at or below the target (a decorated one wraps it)."""
-    function = torch_private.plain_function(function)
+    function = unwrap(function)
     for _ in range(8):
         if getattr(function, "__code__", None) is code:
             return function

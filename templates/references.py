@@ -13,7 +13,7 @@ import sys
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
-__all__ = ["Stale", "check", "decode", "fingerprint", "follow", "resolve"]
+__all__ = ["Stale", "check", "decode", "fingerprint", "follow", "resolve", "spell", "unwrap"]
 
 # A step is (kind, key); these are the kinds.
 ATTRIBUTE = "a"  # getattr(value, key)
@@ -31,11 +31,11 @@ def follow(value: Any, steps: Any) -> Any:
     """Walk from a value along steps; raises whatever a missing attribute or item raises."""
     for kind, key in steps:
         if kind == ATTRIBUTE:
-            value = getattr(value, key)
+            value = unwrap(getattr(value, key))
         elif kind == ITEM:
-            value = value[key]
+            value = unwrap(value[key])
         elif kind == CLASS_DICT:
-            value = vars(value)[key]
+            value = unwrap(vars(value)[key])
         elif kind == TYPE:
             value = type(value)
         elif kind == CODE_CONSTANT:
@@ -45,11 +45,17 @@ def follow(value: Any, steps: Any) -> Any:
     return value
 
 
+def unwrap(value: Any) -> Any:
+    """The function behind the wrapper that activates an entrypoint, of this wheel or another."""
+    while type(value) is FunctionType and "_precompiled_original" in value.__dict__:
+        value = value.__dict__["_precompiled_original"]
+    return value
+
+
 def resolve(module: str, steps: Any) -> Any:
     """The object that `module` and `steps` lead to. Raises `Stale` where the way is broken.
 
-    A module is never imported here: what a traced program named was imported by the program, so a
-    module that is missing means that this process is not the one that was traced.
+    A module is never imported here: at install time that would cost more than it is worth.
     """
     found = sys.modules.get(module)
     if found is None:

@@ -20,6 +20,8 @@ import torch.utils._device as device_state
 from torch._C._dynamo import eval_frame as _eval_frame
 from torch._C._dynamo import guards as _guards
 
+from .references import unwrap
+
 __all__ = [
     "Refused",
     "StateGuard",
@@ -112,19 +114,12 @@ def marks_agree(attributes: dict[str, Any], allowed: dict[str, frozenset[int]], 
     )
 
 
-def plain_function(value: Any) -> Any:
-    """The function behind a wrapper that activates an entrypoint, of this wheel or another."""
-    while type(value) is FunctionType and "_precompiled_original" in value.__dict__:
-        value = value.__dict__["_precompiled_original"]
-    return value
-
-
 def guard_namespace() -> dict[str, Any]:
     """What generated guard functions may call."""
     return {
         "standing_by": standing_by,
         "marks_agree": marks_agree,
-        "plain_function": plain_function,
+        "plain_function": unwrap,
         "function_mode_depth": torch._C._len_torch_function_stack,
         "saved_tensors_hooks": torch._C._autograd._top_saved_tensors_default_hooks,
         "device_state": device_state,

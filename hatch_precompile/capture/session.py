@@ -82,7 +82,7 @@ class _Session:
         target = find_target(self.entrypoint)
         samples = list(samples_of(self.entrypoint))
         with (
-            capture_settings(self.entrypoint.options),
+            capture_settings(self.entrypoint.options, graphs_expected=len(samples)),
             self.recorder.recording(),
             tracing_frames(self._on_frame, self._on_skip),
         ):
@@ -226,12 +226,13 @@ class _Session:
     def _write_entry(
         self, number: int, trace: FrameTrace, guards: LoweredGuards, code: LoweredCode, graphs: list[int]
     ) -> EntryRecord:
-        source = f"entries/{number}.py"
+        source = f"entries/{number}.guards.txt"
         data = f"entries/{number}.entry"
         title = f"# Guards of {trace.code.co_qualname}, sample {self.sample + 1} of {self.entrypoint.name}.\n"
         text = title + guards.source
         (self.directory / source).write_text(text)
         guard_code = compile(text, f"<guards of {trace.code.co_qualname}>", "exec", dont_inherit=True)
+        traced = self._traced(trace)
         content = {
             "guard": guard_code,
             "code": code.code,
@@ -240,7 +241,8 @@ class _Session:
             "state": guards.state,
             "globals": code.globals,
             "code_constants": code.constants,
-            "traced": self._traced(trace),
+            "traced": traced,
+            "modules": _modules_named(guards.constants, code, traced),
         }
         (self.directory / data).write_bytes(marshal.dumps(content))
         return EntryRecord(
@@ -291,6 +293,22 @@ def _graph_number(value: Any) -> int | None:
             return int(number)
         value = getattr(value, "_torchdynamo_orig_callable", None)
     return None
+
+
+def _modules_named(constants: Any, code: LoweredCode, traced: Any) -> tuple[str, ...]:
+    """Every module a reference of the entry starts from."""
+    found = {module for module, _, _ in traced}
+
+    def look(value: Any) -> None:
+        if isinstance(value, (tuple, list)):
+            if len(value) == 4 and value[0] == "ref":
+                found.add(value[1])
+            for item in value:
+                look(item)
+
+    for part in (constants, list(code.globals.values()), code.constants):
+        look(part)
+    return tuple(sorted(found))
 
 
 def _without_path(code: CodeType) -> CodeType:

@@ -164,6 +164,9 @@ class _Writer:
         else:
             variable = f"v{len(self._variables)}"
             self.lines.append(f"{variable} = {self._access(node)}")
+            if type(node.value) is FunctionType and _is_global(node):
+                # An activated entrypoint, of this wheel or another, stands in a wrapper of ours.
+                self.lines.append(f"if {variable}.__dict__: {variable} = plain_function({variable})")
         self._variables[id(node)] = variable
         if node.source:
             self._by_source.setdefault(node.source, variable)
@@ -486,6 +489,14 @@ _LEAVES: dict[str, Callable[[_Writer, GuardNode, Leaf, str], None]] = {
     "no_hasattr_guard": _simple("not hasattr({v}, {arg})", "NO_HASATTR"),
     "float_is_nan_guard": _simple("type({v}) is float and {v} != {v}", "EQUALS_MATCH"),
 }
+
+
+def _is_global(node: GuardNode) -> bool:
+    """Reached by name from a module or a class: where an entrypoint's wrapper may have been put."""
+    parent = node.parent
+    return parent is not None and (
+        parent.accessor in ("globals_dict", "type_dict") or isinstance(parent.value, (type, type(math)))
+    )
 
 
 def _cost(node: GuardNode) -> tuple[int, int]:

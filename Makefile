@@ -1,0 +1,68 @@
+# Every target makes the environments it needs, under .venv-*, and uses them again the next time.
+# It needs Python 3.11, make and g++, and an index to install from. For a CPU-only torch, which is all
+# these targets use, set PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+
+# One torch for everything that is built and run here. It goes into every pip command that installs
+# something depending on torch, or pip would be free to pick another.
+TORCH := torch==2.13.0
+
+LINT_NEEDS := ruff==0.17.6 mypy==2.4.1
+TEST_NEEDS := $(TORCH) transformers==5.23.0 pytest hypothesis build
+TOOLS_NEEDS := build
+
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help lint test demo bench clean
+
+help:
+	@echo "make lint    ruff and mypy"
+	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
+	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
+	@echo "make bench   every way of starting a model, on three models; build/bench.json"
+	@echo "make clean   removes what these wrote, environments included"
+
+lint: .venv-lint/.ready
+	.venv-lint/bin/ruff check .
+	.venv-lint/bin/ruff format --check .
+	.venv-lint/bin/mypy
+
+TESTS ?= tests
+test: .venv-test/.ready
+	.venv-test/bin/python -m pytest $(TESTS)
+
+# Both build wheels and make environments of their own, below build/.
+demo: .venv-demo-tools/.ready
+	.venv-demo-tools/bin/python benchmarks/demo.py
+
+bench: .venv-demo-tools/.ready
+	.venv-demo-tools/bin/python benchmarks/run.py
+
+clean:
+	rm -rf build dist .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# An environment is ready when its stamp is newer than what decides its contents. The directory goes
+# first: one left half made by an interrupted run is of no use.
+.venv-lint/.ready: pyproject.toml Makefile
+	$(call new_environment,.venv-lint)
+	.venv-lint/bin/python $(PIP_INSTALL) --editable . $(LINT_NEEDS)
+	@touch $@
+
+.venv-test/.ready: pyproject.toml Makefile
+	$(call new_environment,.venv-test)
+	.venv-test/bin/python $(PIP_INSTALL) --editable . $(TEST_NEEDS)
+	@touch $@
+
+.venv-demo-tools/.ready: Makefile
+	$(call new_environment,.venv-demo-tools)
+	.venv-demo-tools/bin/python $(PIP_INSTALL) $(TOOLS_NEEDS)
+	@touch $@
+
+define new_environment
+@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "make: Python 3.11 or newer is needed, \"$(PYTHON)\" is not; set PYTHON=" >&2; exit 1; }
+@echo "making $(1)"
+@rm -rf $(1)
+@"$(PYTHON)" -m venv $(1)
+endef

@@ -1,0 +1,99 @@
+"""The project's budgets: ratios within one run of the benchmarks, each with what it may be at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Budget", "Verdict", "judge"]
+
+Results = Mapping[str, Mapping[str, Any]]
+"""By way: its fields."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A figure of one model and its limit."""
+
+    what: str
+    limit: float
+    unit: str
+    """"x" for a ratio, "ms" for a difference."""
+    figure: Callable[[Results], float]
+    """Raises KeyError if a way it needs was not measured, or failed."""
+    models: tuple[str, ...] = ()
+    """The models it holds for; empty: all."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one budget for one model; ``value`` is None where it was not measured."""
+
+    what: str
+    model: str
+    limit: float
+    unit: str
+    value: float | None
+
+    @property
+    def passed(self) -> bool | None:
+        return None if self.value is None else self.value <= self.limit
+
+
+def _against_eager(field: str) -> Callable[[Results], float]:
+    return lambda ways: float(ways["wheel"][field] / ways["eager"][field])
+
+
+def _against_torch_compile(ways: Results) -> float:
+    # The warm one is measured as often as the wheel, in the same turns; the code it runs is the cold one's.
+    jit = ways["fxcache"] if "steady_ms" in ways.get("fxcache", {}) else ways["cold"]
+    return float(ways["wheel"]["steady_ms"] / jit["steady_ms"])
+
+
+BUDGETS = (
+    Budget("whole process to first output, against eager", 1.05, "x", _against_eager("process_s")),
+    Budget(
+        "added to import of the package, one entrypoint",
+        3,
+        "ms",
+        lambda ways: ways["wheel"]["import"]["added_ms"],
+    ),
+    Budget(
+        "added to import of the package, 256 entries",
+        10,
+        "ms",
+        lambda ways: ways["wheel"]["import"]["added_ms"],
+        models=("many",),
+    ),
+    Budget(
+        "install and first call, over the second call",
+        15,
+        "ms",
+        lambda ways: ways["wheel"]["install_and_first_ms"],
+        models=("bert",),
+    ),
+    Budget("steady state per call, against torch.compile", 1.0, "x", _against_torch_compile),
+    Budget("resident memory, against eager", 1.05, "x", _against_eager("rss_mb")),
+    Budget(
+        "build, against the whole process of a cold torch.compile",
+        1.5,
+        "x",
+        lambda ways: ways["wheel"]["build_s"] / ways["cold"]["process_s"],
+    ),
+)
+
+
+def judge(models: Mapping[str, Results]) -> Iterator[Verdict]:
+    """Every budget for every model it holds for."""
+    for budget in BUDGETS:
+        for model, ways in models.items():
+            if model in budget.models if budget.models else model != "many":
+                yield Verdict(budget.what, model, budget.limit, budget.unit, _value(budget, ways))
+
+
+def _value(budget: Budget, ways: Results) -> float | None:
+    try:
+        return budget.figure(ways)
+    except KeyError:
+        return None

@@ -1,0 +1,164 @@
+"""Runs every way of a model, alternating, each run in a process of its own, and takes medians."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models import BenchModel
+from processes import RunError, run_timed, run_to_log
+from projects import Project
+from ways import WAYS
+
+__all__ = ["Bench", "import_cost", "medians"]
+
+CHILD = Path(__file__).resolve().with_name("child.py")
+
+Fields = dict[str, Any]
+
+IMPORT = """\
+import importlib, sys, time, torch
+before, package, module = sys.argv[1:]
+if before: importlib.import_module(before)
+start = time.perf_counter()
+importlib.import_module(package)
+importlib.import_module(module)
+print("first output", flush=True)
+print('{"ms": %r}' % ((time.perf_counter() - start) * 1e3))
+"""
+
+
+def medians(runs: Sequence[Mapping[str, Any]]) -> Fields:
+    """The median of each number over the runs; of anything else, the last run's."""
+    merged: Fields = {}
+    for name, last in runs[-1].items():
+        number = isinstance(last, int | float) and not isinstance(last, bool)
+        merged[name] = statistics.median(run[name] for run in runs) if number else last
+    return merged
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One model, measured in ``folder``."""
+
+    model: BenchModel
+    project: Project
+    folder: Path
+    say: Callable[[str], None]
+
+    def measure(self, ways: Iterable[str], runs: int, heavy_runs: int) -> dict[str, Fields]:
+        """Per way its fields, or {"error": the last line of it}."""
+        self.project.write()
+        results: dict[str, Fields] = {}
+        prepared: dict[str, float | RunError] = {}
+        collected: dict[str, list[Fields]] = {way: [] for way in ways}
+        for way in collected:
+            try:
+                results[way] = self._prepared(way, prepared)
+            except RunError as failure:
+                results[way] = self._failure(way, failure)
+        with contextlib.suppress(RunError):
+            # Not kept: it reads torch from disk for all that follow.
+            self._run("eager")
+        for turn in range(runs):
+            for way, kept in collected.items():
+                if "error" in results[way] or (WAYS[way].heavy and turn >= heavy_runs):
+                    continue
+                try:
+                    kept.append(self._run(way))
+                    self.say(f"{way} {turn + 1}: {kept[-1]['process_s']:.2f} s to first output")
+                except RunError as failure:
+                    results[way] |= self._failure(way, failure)
+        for way, kept in collected.items():
+            if "error" not in results[way]:
+                results[way] |= medians(kept) | {"runs": len(kept)}
+        return results
+
+    def _prepared(self, way: str, prepared: dict[str, float | RunError]) -> Fields:
+        """Prepare a way once; ways that share a preparation share its outcome."""
+        owner = WAYS[way].prepared_by or way
+        if owner != "wheel" and WAYS[owner].prepare is None:
+            return {}
+        if owner not in prepared:
+            self.say(f"{way}: preparing")
+            try:
+                prepared[owner] = self._build_wheel() if owner == "wheel" else self._prepare(owner)
+            except RunError as failure:
+                prepared[owner] = failure
+        outcome = prepared[owner]
+        if isinstance(outcome, RunError):
+            raise outcome
+        return {"build_s": outcome}
+
+    def _failure(self, way: str, failure: RunError) -> Fields:
+        self.say(f"{way}: failed: {failure}")
+        return {"error": str(failure)}
+
+    def _build_wheel(self) -> float:
+        wheel, seconds = self.project.build()
+        self.project.install(wheel)
+        return seconds
+
+    def _prepare(self, way: str) -> float:
+        work = self.folder / way
+        shutil.rmtree(work, ignore_errors=True)
+        (work / "cache").mkdir(parents=True)
+        environment = self._environment("eager", work / "cache")
+        return run_to_log(self._command("prepare", way), work / "prepare.log", env=environment)
+
+    def _run(self, way: str) -> Fields:
+        """One run in a process of its own, with the caches the way is measured with. Raises RunError."""
+        kept = self.folder / (WAYS[way].prepared_by or way) / "cache"
+        fresh = self.folder / "fresh-cache"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        if WAYS[way].cache == "dynamo" and (kept / "dynamo").is_dir():
+            shutil.copytree(kept / "dynamo", fresh / "dynamo")
+        environment = self._environment(way, kept if WAYS[way].cache == "kept" else fresh)
+        if not WAYS[way].compiler:
+            environment |= {"PATH": str(fresh), "CXX": "/nonexistent/c++"}
+        outcome = run_timed(self._command("run", way), env=environment)
+        return {"process_s": outcome.process_s, **outcome.fields}
+
+    def _command(self, phase: str, way: str) -> list[str | Path]:
+        assert self.model.instance is not None
+        work = self.folder / (WAYS[way].prepared_by or way)
+        return [sys.executable, CHILD, phase, way, self.model.target_module, self.model.instance, work]
+
+    def _environment(self, way: str, cache: Path) -> dict[str, str]:
+        package = self.project.installed if way == "wheel" else self.project.source
+        inherited = {name: value for name, value in os.environ.items() if name != "HATCH_PRECOMPILE"}
+        return inherited | {"PYTHONPATH": str(package), "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+
+
+def import_cost(project: Project, runs: int) -> Fields:
+    """Milliseconds to import the package once torch is there, and the target's module if that is elsewhere.
+
+    ``wheel_ms``: from its wheel; ``off_ms``: the same with HATCH_PRECOMPILE=off; ``source_ms``: from plain
+    source; ``added_ms``: the first less the last. Raises RunError.
+    """
+    model = project.model
+    in_dependency = model.target_module.partition(".")[0] != model.package
+    before, module = (model.target_module, model.package) if in_dependency else ("", model.target_module)
+    command = [sys.executable, "-c", IMPORT, before, model.package, module]
+    ways = {
+        "wheel_ms": {"PYTHONPATH": str(project.installed)},
+        "off_ms": {"PYTHONPATH": str(project.installed), "HATCH_PRECOMPILE": "off"},
+        "source_ms": {"PYTHONPATH": str(project.source)},
+    }
+    inherited = {name: value for name, value in os.environ.items() if name != "HATCH_PRECOMPILE"}
+    seen: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(runs + 1):
+        for way, changes in ways.items():
+            milliseconds = run_timed(command, env=inherited | changes).fields["ms"]
+            if turn:  # In the first one the files come from disk.
+                seen[way].append(milliseconds)
+    cost = {way: statistics.median(values) for way, values in seen.items()}
+    return {**cost, "added_ms": cost["wheel_ms"] - cost["source_ms"], "runs": runs}

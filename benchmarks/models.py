@@ -1,0 +1,52 @@
+"""The benchmarked models, each a package of a small Hatch project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["MANY", "MODELS", "ROOT", "BenchModel"]
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The repository."""
+
+
+@dataclass(frozen=True)
+class BenchModel:
+    """One model: where its source is and what its project declares."""
+
+    package: str
+    """In packages/: ``__init__``, ``samples.samples()`` and, unless copied, ``model``."""
+    target: str
+    """The entrypoint."""
+    instance: str | None
+    """The function that builds it; None where the target is a plain function."""
+    copied: Mapping[str, Path] = field(default_factory=dict)
+    """Files of the package that come from elsewhere in this repository."""
+    requires: tuple[str, ...] = ()
+    """Distributions the package needs, besides torch."""
+
+    @property
+    def target_module(self) -> str:
+        return self.target.partition(":")[0]
+
+
+MODELS: dict[str, BenchModel] = {
+    "mlp": BenchModel("bench_mlp", "bench_mlp.model:MLP", "bench_mlp.model:make"),
+    "minilm": BenchModel(
+        "bench_minilm",
+        "bench_minilm.model:MiniLM",
+        "bench_minilm.model:untrained",
+        copied={"model.py": ROOT / "example_project/src/minilm_search/model.py"},
+    ),
+    "bert": BenchModel(
+        "bench_bert",
+        "transformers.models.bert.modeling_bert:BertModel",
+        "bench_bert.model:make",
+        requires=("transformers",),
+    ),
+}
+
+MANY = BenchModel("bench_many", "bench_many.model:increment", None)
+"""One entrypoint with 256 entries; only its import is measured, and only when asked for."""

@@ -1,0 +1,1 @@
+"""Benchmark project: two linear layers."""

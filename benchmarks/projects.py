@@ -1,0 +1,105 @@
+"""The benchmark models as Hatch projects: written out, built into wheels, installed beside one another."""
+
+from __future__ import annotations
+
+import compileall
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from models import BenchModel
+from processes import RunError, run_to_log
+
+__all__ = ["Project"]
+
+PACKAGES = Path(__file__).resolve().parent / "packages"
+
+PYPROJECT = """\
+[build-system]
+requires = ["hatchling", "hatch-precompile", "torch=={torch}"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "0"
+requires-python = ">=3.11"
+dependencies = [{dependencies}]
+
+[tool.hatch.build.targets.wheel]
+packages = ["{package}"]
+
+[tool.hatch.build.hooks.precompile]
+variants = ["native"]
+
+[[tool.hatch.build.hooks.precompile.entrypoints]]
+target = "{target}"
+name = "{package}"
+samples = "{package}.samples:samples"
+mode = "no_grad"
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A benchmark model's project in a folder of its own."""
+
+    model: BenchModel
+    folder: Path
+
+    @property
+    def source(self) -> Path:
+        """What goes on PYTHONPATH to import the package as its author has it."""
+        return self.folder / "project"
+
+    @property
+    def installed(self) -> Path:
+        """What goes on PYTHONPATH to import the package as its wheel has it."""
+        return self.folder / "site"
+
+    def write(self) -> None:
+        """Write the project anew."""
+        shutil.rmtree(self.source, ignore_errors=True)
+        package = self.source / self.model.package
+        shutil.copytree(PACKAGES / self.model.package, package, ignore=shutil.ignore_patterns("__pycache__"))
+        for name, origin in self.model.copied.items():
+            shutil.copyfile(origin, package / name)
+        (self.source / "pyproject.toml").write_text(self._pyproject())
+        # As pip does for what it installs; it must not depend on PYTHONDONTWRITEBYTECODE.
+        compileall.compile_dir(package, quiet=1)
+
+    def build(self) -> tuple[Path, float]:
+        """The project's wheel and the seconds its build took, from empty inductor caches. Raises RunError."""
+        dist, cache = self.folder / "dist", self.folder / "build-cache"
+        for folder in (dist, cache):
+            shutil.rmtree(folder, ignore_errors=True)
+        seconds = run_to_log(
+            [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist, self.source],
+            self.folder / "build.log",
+            env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(cache)},
+        )
+        return next(dist.glob("*.whl")), seconds
+
+    def install(self, wheel: Path) -> None:
+        """Install the wheel into a folder of its own, leaving this environment as it is. Raises RunError."""
+        shutil.rmtree(self.installed, ignore_errors=True)
+        run_to_log(
+            [sys.executable, "-m", "pip", "install", "--no-deps", "--target", self.installed, wheel],
+            self.folder / "install.log",
+        )
+        if not (self.installed / self.model.package / "_precompiled").is_dir():
+            raise RunError(f"{wheel.name} holds no {self.model.package}/_precompiled: the hook did not run")
+
+    def _pyproject(self) -> str:
+        torch = version("torch").partition("+")[0]
+        requires = (f"torch=={torch}", *self.model.requires)
+        text = PYPROJECT.format(
+            torch=torch,
+            name=self.model.package.replace("_", "-"),
+            package=self.model.package,
+            target=self.model.target,
+            dependencies=", ".join(f'"{requirement}"' for requirement in requires),
+        )
+        return text + (f'instance = "{self.model.instance}"\n' if self.model.instance else "")

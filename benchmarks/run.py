@@ -1,0 +1,98 @@
+"""The benchmarks: this project against the other ways to ship a compiled model.
+
+Run with the Python of an environment that has the plugin, torch, transformers, hatchling and build:
+
+    python benchmarks/run.py [--models mlp,minilm,bert] [--ways eager,cold,...] [--runs 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from budgets import judge
+from measure import Bench, import_cost
+from models import MANY, MODELS, ROOT, BenchModel
+from processes import RunError
+from projects import Project
+from report import table, verdict_table, write
+from ways import WAYS
+
+
+def main() -> None:
+    options = parse_arguments()
+    out: Path = options.out
+    models: dict[str, dict[str, Any]] = {}
+    (out / "bench.json").unlink(missing_ok=True)
+    for name in options.models:
+        models[name] = measure_model(name, MODELS[name], options)
+        write(out, models, list(judge(models)))  # After each: a run that is cut short leaves what it has.
+        print(f"\n{name}\n{table(models[name])}\n", flush=True)
+    if options.many:
+        models["many"] = {"wheel": measure_many(out / "bench" / "many", options.import_runs)}
+    verdicts = list(judge(models))
+    write(out, models, verdicts)
+    print(f"{verdict_table(verdicts)}\n\nWritten: {out / 'bench.json'} and {out / 'bench.md'}")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", type=chosen(MODELS), default=list(MODELS), help=", ".join(MODELS))
+    parser.add_argument("--ways", type=chosen(WAYS), default=list(WAYS), help=", ".join(WAYS))
+    parser.add_argument("--out", type=Path, default=ROOT / "build", help="where results go (default: build)")
+    parser.add_argument("--runs", type=int, default=5, help="runs per way (default: 5)")
+    parser.add_argument(
+        "--heavy-runs", type=int, default=2, help="of a way that takes many seconds (default: 2)"
+    )
+    parser.add_argument("--import-runs", type=int, default=9, help="processes per import (default: 9)")
+    parser.add_argument("--many", action="store_true", help="also import a wheel with 256 entries: minutes")
+    return parser.parse_args()
+
+
+def chosen(table: Mapping[str, object]) -> Callable[[str], list[str]]:
+    """An argument type: a comma-separated choice of a table's names."""
+
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in table:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(table)}")
+        return names
+
+    return parse
+
+
+def measure_model(name: str, model: BenchModel, options: argparse.Namespace) -> dict[str, Any]:
+    """Per way its fields or its error; the wheel's have the cost of its import under "import"."""
+    folder = options.out / "bench" / name
+    start = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - start:6.0f} s] {name}: {text}", file=sys.stderr, flush=True)
+
+    project = Project(model, folder)
+    ways = Bench(model, project, folder, say).measure(options.ways, options.runs, options.heavy_runs)
+    if "wheel" in ways and "error" not in ways["wheel"]:
+        say("wheel: import")
+        ways["wheel"]["import"] = import_cost(project, options.import_runs)
+    return ways
+
+
+def measure_many(folder: Path, runs: int) -> dict[str, Any]:
+    """Build time and import cost of one entrypoint with 256 entries."""
+    project = Project(MANY, folder)
+    try:
+        project.write()
+        wheel, seconds = project.build()
+        project.install(wheel)
+        return {"build_s": seconds, "import": import_cost(project, runs)}
+    except RunError as failure:
+        return {"error": str(failure)}
+
+
+if __name__ == "__main__":
+    main()

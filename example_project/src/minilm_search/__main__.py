@@ -1,0 +1,3 @@
+from minilm_search.cli import main
+
+main()

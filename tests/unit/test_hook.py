@@ -1,0 +1,392 @@
+"""The build hook: what it asks of Hatch, what it hands to the build, and what the wheel then holds."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+from hatchling.plugin.manager import PluginManager
+
+import hatch_precompile.hook
+from hatch_precompile.config import Config
+from hatch_precompile.errors import CaptureError
+
+FLAT = "[tool.hatch.build.targets.wheel]\npackages = ['textmodel']"
+SRC = "[tool.hatch.build.targets.wheel]\npackages = ['src/textmodel']"
+
+
+@dataclass(frozen=True)
+class BuiltBundle:
+    directory: Path
+    libraries: list[Path]
+    torch_version: str
+
+
+@dataclass
+class FakeBuild:
+    """Stands for hatch_precompile.build: writes two files and remembers what it was asked."""
+
+    error: BaseException | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def build_bundle(
+        self,
+        config: Config,
+        *,
+        root: Path,
+        source_roots: list[Path],
+        work: Path,
+        report: Callable[[str], None],
+    ) -> BuiltBundle:
+        self.calls.append({"config": config, "root": root, "source_roots": source_roots, "work": work})
+        report("encoder: sample 1 of 1")
+        if self.error is not None:
+            raise self.error
+        directory = work / "out"
+        (directory / "bundle").mkdir(parents=True)
+        (directory / "__init__.py").write_text("def install(): pass\n")
+        (directory / "bundle" / "manifest.json").write_text("{}")
+        (directory / "__pycache__").mkdir()
+        (directory / "__pycache__" / "left.pyc").write_text("by a verification")
+        return BuiltBundle(directory, [], "2.13.0+cpu")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBuild:
+    fake = FakeBuild()
+    module = ModuleType("hatch_precompile.build")
+    module.build_bundle = fake.build_bundle  # type: ignore[attr-defined]
+    module.BuiltBundle = BuiltBundle  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "hatch_precompile.build", module)
+    return fake
+
+
+def make_project(
+    root: Path,
+    *,
+    wheel: str = FLAT,
+    package: str = "textmodel",
+    hook: str = "",
+    extra: str = "",
+    requires: str = "",
+) -> Path:
+    folder = root / package
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("from textmodel.model import Encoder\n")
+    (folder / "model.py").write_text("class Encoder: pass\n")
+    (root / "pyproject.toml").write_text(f"""
+[build-system]
+requires = ["hatchling", "hatch-precompile"]
+build-backend = "hatchling.build"
+[project]
+name = "text-model"
+version = "1.0"
+dependencies = [{requires}]
+{wheel}
+[tool.hatch.build.hooks.precompile]
+{hook}
+[[tool.hatch.build.hooks.precompile.entrypoints]]
+target = "textmodel.model:Encoder"
+samples = "textmodel.model:samples"
+{extra}
+""")
+    return root
+
+
+def plugins() -> PluginManager:
+    """Hatch's plugins with ours among them, whether or not the environment has it installed."""
+    manager = PluginManager()
+    manager.manager.register(hatch_precompile.hook)
+    manager.third_party_plugins.loaded = True
+    return manager
+
+
+def build_wheel(root: Path, version: str = "standard") -> Path:
+    builder = WheelBuilder(str(root), plugin_manager=plugins())
+    (artifact,) = builder.build(directory=str(root / "dist"), versions=[version])
+    return Path(artifact)
+
+
+def read(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert len(names) == len(set(names)), "a path stands in the wheel twice"
+        return {name: archive.read(name) for name in names}
+
+
+def metadata(files: dict[str, bytes], name: str) -> Message:
+    return Parser().parsestr(files[f"text_model-1.0.dist-info/{name}"].decode())
+
+
+class TestWheel:
+    def test_it_holds_the_bundle_beside_the_project(self, tmp_path: Path, fake: FakeBuild) -> None:
+        files = read(build_wheel(make_project(tmp_path)))
+        assert sorted(name for name in files if not name.startswith("text_model-1.0")) == [
+            "textmodel/__init__.py",
+            "textmodel/_precompiled/__init__.py",
+            "textmodel/_precompiled/bundle/manifest.json",
+            "textmodel/model.py",
+        ]
+
+    def test_only_the_init_differs_from_the_source_and_by_its_last_line(
+        self, tmp_path: Path, fake: FakeBuild
+    ) -> None:
+        source = make_project(tmp_path) / "textmodel"
+        files = read(build_wheel(tmp_path))
+        assert files["textmodel/model.py"] == (source / "model.py").read_bytes()
+        *earlier, last = files["textmodel/__init__.py"].decode().splitlines(keepends=True)
+        assert "".join(earlier) == (source / "__init__.py").read_text()
+        assert "_precompiled.install()" in last
+
+    def test_the_record_has_every_file_once_with_its_hash(self, tmp_path: Path, fake: FakeBuild) -> None:
+        files = read(build_wheel(make_project(tmp_path)))
+        record = files["text_model-1.0.dist-info/RECORD"].decode()
+        rows = {name: (digest, size) for name, digest, size in csv.reader(record.splitlines())}
+        assert len(rows) == len(record.splitlines())
+        assert rows.keys() == files.keys()
+        del rows["text_model-1.0.dist-info/RECORD"]
+        for name, row in rows.items():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(files[name]).digest()).rstrip(b"=").decode()
+            assert row == (f"sha256={digest}", str(len(files[name])))
+
+    def test_it_is_for_this_python_and_requires_the_torch_it_was_built_with(
+        self, tmp_path: Path, fake: FakeBuild
+    ) -> None:
+        wheel = build_wheel(make_project(tmp_path, requires='"torch>=2", "numpy"'))
+        files = read(wheel)
+        tag = f"cp{sys.version_info.major}{sys.version_info.minor}-none-any"
+        assert wheel.name == f"text_model-1.0-{tag}.whl"
+        assert metadata(files, "WHEEL").get_all("Tag") == [tag]
+        assert metadata(files, "WHEEL")["Root-Is-Purelib"] == "false"
+        required = metadata(files, "METADATA").get_all("Requires-Dist")
+        assert required == ["numpy", "torch>=2", "torch==2.13.0"]
+
+    def test_require_torch_none_leaves_the_requirements_alone(self, tmp_path: Path, fake: FakeBuild) -> None:
+        files = read(build_wheel(make_project(tmp_path, hook='require-torch = "none"')))
+        assert metadata(files, "METADATA").get_all("Requires-Dist") is None
+
+    def test_two_builds_give_the_same_bytes(self, tmp_path: Path, fake: FakeBuild) -> None:
+        make_project(tmp_path)
+        assert build_wheel(tmp_path).read_bytes() == build_wheel(tmp_path).read_bytes()
+
+
+class TestLayouts:
+    def expect(self, root: Path, fake: FakeBuild, source_root: Path) -> None:
+        files = read(build_wheel(root))
+        assert fake.calls[0]["source_roots"] == [source_root]
+        assert b"_precompiled.install()" in files["textmodel/__init__.py"]
+        assert "textmodel/_precompiled/bundle/manifest.json" in files
+        assert "textmodel/model.py" in files
+
+    def test_flat(self, tmp_path: Path, fake: FakeBuild) -> None:
+        self.expect(make_project(tmp_path), fake, tmp_path)
+
+    def test_src(self, tmp_path: Path, fake: FakeBuild) -> None:
+        self.expect(make_project(tmp_path, wheel=SRC, package="src/textmodel"), fake, tmp_path / "src")
+
+    def test_sources(self, tmp_path: Path, fake: FakeBuild) -> None:
+        wheel = "[tool.hatch.build.targets.wheel]\nonly-include = ['lib/textmodel']\nsources = ['lib']"
+        self.expect(make_project(tmp_path, wheel=wheel, package="lib/textmodel"), fake, tmp_path / "lib")
+
+    def test_include_patterns(self, tmp_path: Path, fake: FakeBuild) -> None:
+        wheel = "[tool.hatch.build.targets.wheel]\ninclude = ['textmodel/**/*.py']"
+        self.expect(make_project(tmp_path, wheel=wheel), fake, tmp_path)
+
+    def test_a_folder_that_is_force_included(self, tmp_path: Path, fake: FakeBuild) -> None:
+        wheel = "[tool.hatch.build.targets.wheel.force-include]\n'elsewhere/textmodel' = 'textmodel'"
+        self.expect(
+            make_project(tmp_path, wheel=wheel, package="elsewhere/textmodel"), fake, tmp_path / "elsewhere"
+        )
+
+    def test_a_renamed_folder_is_built_from_a_copy_named_as_in_the_wheel(
+        self, tmp_path: Path, fake: FakeBuild
+    ) -> None:
+        wheel = "[tool.hatch.build.targets.wheel]\ninclude = ['lib/**']\nsources = {lib = 'textmodel'}"
+        files = read(build_wheel(make_project(tmp_path, wheel=wheel, package="lib")))
+        (source_root,) = fake.calls[0]["source_roots"]
+        assert not source_root.is_relative_to(tmp_path)
+        assert b"_precompiled.install()" in files["textmodel/__init__.py"]
+        assert "textmodel/_precompiled/__init__.py" in files
+
+    def test_a_prefix_put_before_everything(self, tmp_path: Path, fake: FakeBuild) -> None:
+        wheel = "[tool.hatch.build.targets.wheel]\ninclude = ['textmodel']\nsources = {'' = 'ns'}"
+        files = read(build_wheel(make_project(tmp_path, wheel=wheel)))
+        assert b"import ns.textmodel._precompiled" in files["ns/textmodel/__init__.py"]
+        assert "ns/textmodel/_precompiled/__init__.py" in files
+
+    def test_one_of_several_packages(self, tmp_path: Path, fake: FakeBuild) -> None:
+        wheel = "[tool.hatch.build.targets.wheel]\npackages = ['textmodel', 'other']"
+        make_project(tmp_path, wheel=wheel, hook='package = "textmodel"')
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "__init__.py").write_text("")
+        files = read(build_wheel(tmp_path))
+        assert files["other/__init__.py"] == b""
+        assert b"_precompiled" in files["textmodel/__init__.py"]
+
+
+class TestWhatCarriesNoBundle:
+    def test_an_sdist(self, tmp_path: Path, fake: FakeBuild) -> None:
+        builder = SdistBuilder(str(make_project(tmp_path)), plugin_manager=plugins())
+        (artifact,) = builder.build(directory=str(tmp_path / "dist"))
+        assert Path(artifact).name == "text_model-1.0.tar.gz"
+        assert not fake.calls
+
+    def test_an_editable_install_which_says_so(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        wheel = "[tool.hatch.build.targets.wheel]\npackages = ['textmodel']\ndev-mode-dirs = ['.']"
+        files = read(build_wheel(make_project(tmp_path, wheel=wheel), "editable"))
+        assert not fake.calls
+        assert not any("_precompiled" in name for name in files)
+        assert "precompile: nothing is compiled for an editable install" in capsys.readouterr().err
+
+
+class TestDependencies:
+    @pytest.mark.parametrize(
+        ("builder", "expected"), [(WheelBuilder, ["numpy>=2", "torch"]), (SdistBuilder, [])]
+    )
+    def test_a_wheel_is_built_where_the_project_can_run(
+        self, tmp_path: Path, builder: Any, expected: list[str]
+    ) -> None:
+        root = make_project(tmp_path, requires='"torch", "numpy>=2"')
+        assert builder(str(root), plugin_manager=plugins()).config.dependencies == expected
+
+    def test_the_hook_is_imported_without_torch(self) -> None:
+        code = "import sys, hatch_precompile.hook; sys.exit('torch' in sys.modules)"
+        root = Path(hatch_precompile.hook.__file__).parents[1]
+        assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+class TestBuilding:
+    def test_the_build_gets_the_configuration_and_a_folder_outside_the_project(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        build_wheel(make_project(tmp_path, hook="jobs = 3"))
+        (call,) = fake.calls
+        assert call["config"].package == "textmodel"
+        assert call["config"].jobs == 3
+        assert call["root"] == tmp_path
+        assert not call["work"].is_relative_to(tmp_path)
+        assert "encoder: sample 1 of 1\n" in capsys.readouterr().err
+
+    def test_its_folder_is_gone_afterwards(self, tmp_path: Path, fake: FakeBuild) -> None:
+        build_wheel(make_project(tmp_path))
+        assert not fake.calls[0]["work"].parent.exists()
+
+    @pytest.mark.parametrize("error", [CaptureError("no"), KeyError("a bug"), KeyboardInterrupt()])
+    def test_its_folder_is_gone_after_a_failure_too(
+        self, tmp_path: Path, fake: FakeBuild, error: BaseException
+    ) -> None:
+        fake.error = error
+        with pytest.raises((SystemExit, KeyError, KeyboardInterrupt)):
+            build_wheel(make_project(tmp_path))
+        assert not fake.calls[0]["work"].parent.exists()
+        assert not list((tmp_path / "dist").iterdir())
+
+
+def aborted(root: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a failed build says."""
+    with pytest.raises(SystemExit) as caught:
+        build_wheel(root)
+    assert caught.value.code == 1
+    return capsys.readouterr().err
+
+
+class TestErrors:
+    def test_an_error_of_the_build_is_one_sentence_and_a_status_of_1(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        fake.error = CaptureError("encoder: sample 1 raised ValueError: no such word")
+        text = aborted(make_project(tmp_path), capsys)
+        assert text.endswith("precompile: encoder: sample 1 raised ValueError: no such word\n")
+        assert "Traceback" not in text
+
+    def test_an_error_of_the_configuration_names_the_table_it_stands_in(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = aborted(make_project(tmp_path, extra='on-miss = "jit"'), capsys)
+        assert text == (
+            "precompile: tool.hatch.build.hooks.precompile.entrypoints[0].on-miss: "
+            'expected "eager", "compile" or "error", got "jit"\n'
+        )
+
+    def test_also_where_that_is_the_table_of_the_target(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        make_project(tmp_path, extra="\n[tool.hatch.build.targets.wheel.hooks.precompile]\njobs = 'all'")
+        assert aborted(tmp_path, capsys).startswith(
+            "precompile: tool.hatch.build.targets.wheel.hooks.precompile.entrypoints: expected"
+        )
+
+    def test_also_where_that_is_in_hatch_toml(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        make_project(tmp_path)
+        (tmp_path / "hatch.toml").write_text(
+            "[build.hooks.precompile]\njob = 1\n[build.targets.wheel]\npackages = ['textmodel']\n"
+        )
+        assert aborted(tmp_path, capsys) == (
+            "precompile: hatch.toml: build.hooks.precompile.job: unknown key; did you mean jobs?\n"
+        )
+
+    def test_a_wheel_with_several_packages_must_say_which(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        make_project(tmp_path, wheel="[tool.hatch.build.targets.wheel]\npackages = ['textmodel', 'other']")
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "__init__.py").write_text("")
+        assert "precompile.package: expected the name" in aborted(tmp_path, capsys)
+
+    def test_a_package_without_an_init_cannot_carry_a_bundle(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        make_project(tmp_path, hook='package = "textmodel"')
+        (tmp_path / "textmodel" / "__init__.py").unlink()
+        assert "the wheel holds no textmodel/__init__.py" in aborted(tmp_path, capsys)
+
+    def test_an_init_that_is_force_included_by_itself_cannot_be_replaced(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        included = "'init.py' = 'textmodel/__init__.py'"
+        make_project(tmp_path, wheel=f"[tool.hatch.build.targets.wheel.force-include]\n{included}")
+        (tmp_path / "init.py").write_text("")
+        assert "force-include the folder it is in" in aborted(tmp_path, capsys)
+
+    def test_the_name_of_the_runtime_must_be_free(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        make_project(tmp_path)
+        (tmp_path / "textmodel" / "_precompiled.py").write_text("")
+        assert "the project already has textmodel/_precompiled" in aborted(tmp_path, capsys)
+
+    def test_a_project_that_excludes_the_torch_of_the_build_is_told_so(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert "the project requires torch<2" in aborted(make_project(tmp_path, requires='"torch<2"'), capsys)
+
+    def test_a_folder_for_temporary_files_inside_the_project_is_refused(
+        self,
+        tmp_path: Path,
+        fake: FakeBuild,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        make_project(tmp_path)
+        (tmp_path / "tmp").mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+        assert "set TMPDIR to one that is not" in aborted(tmp_path, capsys)
+        assert not list((tmp_path / "tmp").iterdir())
