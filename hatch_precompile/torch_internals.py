@@ -53,7 +53,9 @@ class CompiledGraph:
 
     libraries: variant -> shared library; constants: tensors the library wants after its inputs
     scalar_outputs: outputs that are numbers; input_outputs: output -> the input it is
+    view_outputs: output -> the input it is a view of
     written_inputs: inputs changed in place whose autograd version has to be bumped
+    copied_inputs: inputs whose new values come as the first outputs, to be copied into them
     obstacle: why the library cannot be called directly, or ""
     """
 
@@ -63,7 +65,9 @@ class CompiledGraph:
     constants: list[torch.Tensor] = field(default_factory=list)
     scalar_outputs: list[int] = field(default_factory=list)
     input_outputs: dict[int, int] = field(default_factory=dict)
+    view_outputs: dict[int, int] = field(default_factory=dict)
     written_inputs: list[int] = field(default_factory=list)
+    copied_inputs: list[int] = field(default_factory=list)
     disable_autocast: bool = False
     disable_grad: bool = False
     readable: str = ""
@@ -293,9 +297,12 @@ def _runtime_wrappers(graph: CompiledGraph) -> Iterator[None]:
         meta = kwargs["runtime_metadata"]
         graph.disable_autocast = self.disable_amp
         graph.written_inputs = list(meta.mutated_graph_handled_indices_seen_by_autograd)
+        graph.copied_inputs = list(meta.mutated_inp_runtime_indices)
         obstacles = {
             "it computes gradients": self.trace_joint,
-            "it changes an input in a way that has to be replayed": bool(meta.mutated_inp_runtime_indices),
+            "it changes an input's shape or storage": any(
+                info.mutates_metadata or info.mutates_storage_metadata for info in meta.input_info
+            ),
             "it returns views that share a hidden base": bool(meta.num_intermediate_bases),
             "it changes the grad mode": meta.grad_enabled_mutation is not None,
             "it carries effect tokens": bool(meta.tokens),
@@ -308,7 +315,7 @@ def _runtime_wrappers(graph: CompiledGraph) -> Iterator[None]:
             if kind is wrappers.OutputType.is_input:
                 graph.input_outputs[index] = info.base_idx
             elif kind is wrappers.OutputType.alias_of_input:
-                graph.obstacle = graph.obstacle or "it returns a view of an input"
+                graph.view_outputs[index] = info.base_idx
             elif kind not in (
                 wrappers.OutputType.non_alias,
                 wrappers.OutputType.unsafe_view_alias,

@@ -190,38 +190,71 @@ def graph_caller(library: Callable[[list[Any]], list[Any]], record: dict[str, An
 
     def call(*inputs: Any) -> Any:
         tensors = [item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs]
+        tensors.extend(constants)
         return from_handles(library(to_handles(tensors)))
 
-    def call_with_the_rest(*inputs: Any) -> Any:
-        tensors = [item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs]
-        tensors.extend(constants)
+    leave_untraced(call, below=True)
+    around = {key: record[key] for key in _AROUND if record.get(key)}
+    if not around:
+        return call
+    wrapped = _with_effects(call, around)
+    leave_untraced(wrapped, below=True)
+    return wrapped
+
+
+# What some graphs need around the call, as AOTAutograd's runtime wrapper does it for inference graphs.
+_AROUND = (
+    "disable_grad",
+    "disable_autocast",
+    "written_inputs",
+    "copied_inputs",
+    "scalar_outputs",
+    "input_outputs",
+    "view_outputs",
+)
+
+
+def _with_effects(call: Callable[..., Any], around: dict[str, Any]) -> Any:
+    """A graph's caller with its effects: inputs written, outputs that are inputs or views of them."""
+    written = around.get("written_inputs", ())
+    copied = around.get("copied_inputs", ())
+    scalars = around.get("scalar_outputs", ())
+    same = {int(index): source for index, source in around.get("input_outputs", {}).items()}
+    views = {int(index): source for index, source in around.get("view_outputs", {}).items()}
+    no_autocast = around.get("disable_autocast", False)
+
+    def run(*inputs: Any) -> Any:
         if written:
             torch.autograd.graph.increment_version([inputs[index] for index in written])
         had_grad = torch.is_grad_enabled()
         try:
             if had_grad:
                 torch._C._set_grad_enabled(False)
-            outputs = from_handles(library(to_handles(tensors)))
+            if no_autocast:
+                with torch._C._DisableAutocast():
+                    outputs = call(*inputs)
+            else:
+                outputs = call(*inputs)
+            for index in scalars:
+                outputs[index] = outputs[index].item()
+            for index, value in zip(copied, outputs, strict=False):
+                inputs[index].copy_(value)
         finally:
             if had_grad:
                 torch._C._set_grad_enabled(True)
-        for index in scalars:
-            outputs[index] = outputs[index].item()
-        for index, source in passed_through.items():
+        outputs = outputs[len(copied) :]
+        for index, source in same.items():
             outputs[index] = inputs[source]
+        for index, source in views.items():
+            outputs[index] = _view_like(inputs[source], outputs[index])
         return outputs
 
-    def call_without_autocast(*inputs: Any) -> Any:
-        with torch._C._DisableAutocast():
-            return call_with_the_rest(*inputs)
+    return run
 
-    written = record.get("written_inputs", ())
-    scalars = record.get("scalar_outputs", ())
-    passed_through = {int(index): source for index, source in record.get("input_outputs", {}).items()}
-    plain = not (written or scalars or passed_through or constants or record.get("disable_grad"))
-    chosen = call if plain else call_with_the_rest
-    if record.get("disable_autocast"):
-        chosen = call_without_autocast
-    for function in (call, call_with_the_rest, call_without_autocast):
-        leave_untraced(function, below=True)
-    return chosen
+
+def _view_like(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """A view of `base` with the shape, strides, offset and dtype of a view the library made of it."""
+    if base.is_complex() != view.is_complex():
+        base = torch.view_as_real(base) if base.is_complex() else torch.view_as_complex(base)
+    out = base.as_strided(view.size(), view.stride(), view.storage_offset())
+    return out if out.dtype == view.dtype else out.view(view.dtype)

@@ -16,7 +16,9 @@ class GraphRecord(msgspec.Struct, frozen=True):
     readable: str
     scalar_outputs: list[int] = []
     input_outputs: dict[int, int] = {}
+    view_outputs: dict[int, int] = {}
     written_inputs: list[int] = []
+    copied_inputs: list[int] = []
     constants: list[dict[str, object]] = []
     disable_autocast: bool = False
     disable_grad: bool = False

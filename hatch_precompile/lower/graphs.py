@@ -31,7 +31,9 @@ def write_graph(graph: CompiledGraph, directory: Path, number: int) -> GraphReco
         readable=readable,
         scalar_outputs=graph.scalar_outputs,
         input_outputs=graph.input_outputs,
+        view_outputs=graph.view_outputs,
         written_inputs=graph.written_inputs,
+        copied_inputs=graph.copied_inputs,
         constants=[
             _write_constant(tensor, directory, f"graphs/{number}-constant-{index}.bin")
             for index, tensor in enumerate(graph.constants)
