@@ -10,17 +10,19 @@ TORCH := torch==2.13.0
 
 LINT_NEEDS := ruff==0.17.6 mypy==2.4.1
 TEST_NEEDS := $(TORCH) transformers==5.23.0 pytest hypothesis build
+BENCH_NEEDS := $(TORCH) transformers==5.23.0 build
 TOOLS_NEEDS := build
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test demo bench clean
+.PHONY: help lint test demo bench differential clean
 
 help:
 	@echo "make lint    ruff and mypy"
 	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on three models; build/bench.json"
+	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make clean   removes what these wrote, environments included"
 
 lint: .venv-lint/.ready
@@ -32,12 +34,16 @@ TESTS ?= tests
 test: .venv-test/.ready
 	.venv-test/bin/python -m pytest $(TESTS)
 
-# Both build wheels and make environments of their own, below build/.
+# Builds wheels, and makes the clean environment the example runs in: .venv-demo.
 demo: .venv-demo-tools/.ready
 	.venv-demo-tools/bin/python benchmarks/demo.py
 
-bench: .venv-demo-tools/.ready
-	.venv-demo-tools/bin/python benchmarks/run.py
+bench: .venv-bench/.ready
+	.venv-bench/bin/python benchmarks/run.py $(BENCH)
+
+# Our guards beside dynamo's, tens of thousands of mutations; build/differential.json
+differential: .venv-test/.ready
+	.venv-test/bin/python tests/differential/run.py
 
 clean:
 	rm -rf build dist .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -52,6 +58,12 @@ clean:
 .venv-test/.ready: pyproject.toml Makefile
 	$(call new_environment,.venv-test)
 	.venv-test/bin/python $(PIP_INSTALL) --editable . $(TEST_NEEDS)
+	@touch $@
+
+# The plugin goes in as a wheel, as it would anywhere: so it is made anew when a source of it changes.
+.venv-bench/.ready: pyproject.toml Makefile $(wildcard hatch_precompile/*.py hatch_precompile/*/*.py templates/*.py)
+	$(call new_environment,.venv-bench)
+	.venv-bench/bin/python $(PIP_INSTALL) . $(BENCH_NEEDS)
 	@touch $@
 
 .venv-demo-tools/.ready: Makefile

@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,14 @@ from projects import Project
 from report import table, verdict_table, write
 from ways import WAYS
 
+NEEDED = ("build", "hatchling", "hatch_precompile", "torch", "transformers")
+
 
 def main() -> None:
     options = parse_arguments()
     out: Path = options.out
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        sys.exit(f"run.py: {sys.executable} lacks {', '.join(missing)}; see benchmarks/README.md")
     models: dict[str, dict[str, Any]] = {}
     (out / "bench.json").unlink(missing_ok=True)
     for name in options.models:

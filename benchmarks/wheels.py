@@ -27,7 +27,9 @@ def build_wheel(
     dist.mkdir(parents=True, exist_ok=True)
     for older in dist.glob(f"{built.name.partition('-')[0]}-*.whl"):
         older.unlink()
-    return Path(shutil.move(built, dist / built.name)), seconds
+    wheel = Path(shutil.move(built, dist / built.name))
+    fresh.rmdir()
+    return wheel, seconds
 
 
 def builds_use(plugin: Path, folder: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from . import torch_private
 from .references import Stale, check, decode, resolve
 
-__all__ = ["Bundle", "Entry", "Frame"]
+__all__ = ["Bundle", "Entry", "Frame", "make_guard"]
 
 
 class Bundle:
@@ -73,6 +73,8 @@ class Entry:
         self.frame = frame
         self.record = record
         self.hits = 0
+        self.state: torch_private.StateGuard
+        self.tensor_groups: list[Any]
         self._bundle = bundle
         self._lines: list[str] | None = None
         data = marshal.loads(bundle.read(record["data"]))
@@ -80,14 +82,7 @@ class Entry:
             _import(module)
         for module, steps, fingerprint in data["traced"]:
             check(module, steps, fingerprint)
-        self.state = torch_private.StateGuard(data["state"])
-        self.tensor_groups = [torch_private.tensor_guards(group) for group in data["tensors"]]
-        namespace = torch_private.guard_namespace()
-        namespace.update(entry=self, state=self.state, G=frame.globals)
-        namespace.update({f"c{i}": decode(constant) for i, constant in enumerate(data["constants"])})
-        namespace.update({f"T{i}": group for i, group in enumerate(self.tensor_groups)})
-        exec(data["guard"], namespace)
-        self.guard: FunctionType = namespace["guard"]
+        self.guard = make_guard(data, frame.globals, self)
         self.code = _with_file(data["code"], frame.code.co_filename, data["code_constants"])
         self.globals = {name: self._global(spec, bundle) for name, spec in data["globals"].items()}
 
@@ -129,6 +124,22 @@ class Entry:
         """Put the names its bytecode loads into the frame's globals, then the entry on its code."""
         self.frame.globals.update(self.globals)
         torch_private.add_entry(self.frame.code, self.guard, self.code)
+
+
+def make_guard(data: dict[str, Any], frame_globals: dict[str, Any], entry: Any) -> FunctionType:
+    """The guard function of an entry's data; `entry` gets its `state` and `tensor_groups`.
+
+    Raises Stale or torch_private.Refused where something it compares with cannot be found or made.
+    """
+    entry.state = torch_private.StateGuard(data["state"])
+    entry.tensor_groups = [torch_private.tensor_guards(group) for group in data["tensors"]]
+    namespace = torch_private.guard_namespace()
+    namespace.update(entry=entry, state=entry.state, G=frame_globals)
+    namespace.update({f"c{i}": decode(constant) for i, constant in enumerate(data["constants"])})
+    namespace.update({f"T{i}": group for i, group in enumerate(entry.tensor_groups)})
+    exec(data["guard"], namespace)
+    guard: FunctionType = namespace["guard"]
+    return guard
 
 
 class DynamoHelpers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 __all__ = ["Stale", "check", "decode", "fingerprint", "follow", "resolve", "spell", "unwrap"]
@@ -49,6 +49,9 @@ def unwrap(value: Any) -> Any:
     """The function behind the wrapper that activates an entrypoint, of this wheel or another."""
     while type(value) is FunctionType and "_precompiled_original" in value.__dict__:
         value = value.__dict__["_precompiled_original"]
+    if type(value) is MethodType and type(value.__func__) is FunctionType:  # a classmethod is read bound
+        inner = unwrap(value.__func__)
+        return value if inner is value.__func__ else MethodType(inner, value.__self__)
     return value
 
 

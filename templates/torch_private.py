@@ -100,8 +100,8 @@ def standing_by(
     modes: Callable[[], int] = torch._C._len_torch_dispatch_stack,
     transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack,
 ) -> bool:
-    """Whether no tracer, dispatch mode or functorch transform is watching: they want the eager call."""
-    return tracing() is None and modes() == 0 and transforms() is None
+    """Whether no tracer, dispatch mode or transform is watching: they want the eager call."""
+    return tracing() is None and modes() == 0 and transforms() is None and forward_ad._current_level < 0
 
 
 def marks_agree(attributes: dict[str, Any], allowed: dict[str, frozenset[int]], refused: tuple[str, ...]) -> bool:

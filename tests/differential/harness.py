@@ -1,0 +1,86 @@
+"""Dynamo's guard tree and our guard function, side by side, for frames captured here.
+
+`hold` captures one call with a backend that compiles nothing and keeps, per frame, dynamo's own
+RootGuardManager, our generated function and the locals they were made from.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hatch_precompile.capture.guardtree import GuardRecorder
+from hatch_precompile.lower.guards import lower_guards
+from hatch_precompile.runtime_package import runtime
+from hatch_precompile.torch_internals import FrameTrace, capture_settings, tracing_frames
+
+
+@dataclass
+class HeldFrame:
+    """One frame: `dynamo(locals)` and `ours(locals)` answer whether it may serve them."""
+
+    name: str
+    root: Any
+    guard: Callable[[dict[str, Any]], bool]
+    source: str
+    frame_globals: dict[str, Any]
+    injected: dict[str, Any]
+    mode: Callable[[], AbstractContextManager[Any]]
+
+    def dynamo(self, frame_locals: dict[str, Any]) -> bool:
+        # Dynamo takes its names out of the globals again when it forgets the frame.
+        for name, value in self.injected.items():
+            self.frame_globals.setdefault(name, value)
+        try:
+            return bool(self.root.check(frame_locals))
+        except Exception:
+            return False  # dynamo's own lookup treats an error in a guard as a failed one or raises
+
+    def ours(self, frame_locals: dict[str, Any]) -> bool:
+        return bool(self.guard(frame_locals))
+
+
+def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]:
+    """Capture one call under torch.compile, in the grad mode it is made in."""
+    torch._dynamo.reset()
+    recorder = GuardRecorder()
+    held: list[HeldFrame] = []
+    errors: list[Exception] = []
+
+    def on_frame(trace: FrameTrace) -> None:
+        try:
+            held.append(_held(recorder, trace))
+        except Exception as error:
+            errors.append(error)
+
+    def backend(gm: Any, _inputs: Any) -> Any:
+        return gm.forward
+
+    with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
+        torch.compile(call, backend=backend)(*args, **kwargs)
+    if errors:
+        raise errors[0]
+    return held
+
+
+def _held(recorder: GuardRecorder, trace: FrameTrace) -> HeldFrame:
+    lowered = lower_guards(recorder.tree(trace.root), trace.frame_globals, trace.injected)
+    data = {
+        "guard": compile(lowered.source, "<guards>", "exec", dont_inherit=True),
+        "constants": lowered.constants,
+        "tensors": tuple(tuple(spec.encoded() for spec in group) for group in lowered.tensors),
+        "state": lowered.state,
+    }
+    entry = types.SimpleNamespace(hits=0)
+    guard = runtime("entries").make_guard(data, trace.frame_globals, entry)
+    mode = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
+    if torch.is_grad_enabled():
+        mode = torch.enable_grad
+    return HeldFrame(
+        trace.code.co_qualname, trace.root, guard, lowered.source, trace.frame_globals, trace.injected, mode
+    )

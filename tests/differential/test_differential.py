@@ -1,0 +1,78 @@
+"""Our guard functions are no weaker than dynamo's guards: a small run of `make differential`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from differential.frames import held_frames
+from differential.harness import HeldFrame
+from differential.report import JUSTIFIED, Tally, all_mutations, try_mutations
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+
+class Held(list[tuple[HeldFrame, dict[str, Any], list[Any]]]):
+    """The frames; a short repr, because hypothesis writes it out for every example."""
+
+    def __repr__(self) -> str:
+        return f"{len(self)} held frames"
+
+
+@pytest.fixture(scope="module")
+def held() -> Held:
+    frames = [(frame, frame_locals) for frame, frame_locals in held_frames() if "wrapper" not in frame.name]
+    return Held((frame, frame_locals, all_mutations(frame, frame_locals)) for frame, frame_locals in frames)
+
+
+def test_no_single_mutation_is_served_that_dynamo_would_refuse(held: Held) -> None:
+    tally = Tally()
+    for frame, frame_locals, mutations in held:
+        for mutation in mutations:
+            try_mutations(tally, frame, frame_locals, [mutation])
+    assert tally.mutations > 5000
+    assert tally.wrong_hits == []
+    assert tally.accepted > 100, "a guard that refuses everything would pass the line above"
+
+
+def test_both_accept_the_unchanged_call_and_honest_variations(held: Held) -> None:
+    tally = Tally()
+    for frame, frame_locals, mutations in held:
+        honest = [mutation for mutation in mutations if mutation.honest]
+        assert honest
+        for mutation in honest:
+            try_mutations(tally, frame, frame_locals, [mutation])
+    assert tally.dishonest == []
+
+
+def test_every_extra_miss_is_of_a_justified_kind(held: Held) -> None:
+    tally = Tally()
+    for frame, frame_locals, mutations in held:
+        for mutation in mutations:
+            try_mutations(tally, frame, frame_locals, [mutation])
+    assert set(tally.extra_misses) <= set(JUSTIFIED)
+
+
+@settings(max_examples=300, deadline=None, print_blob=False)
+@given(data=st.data())
+def test_no_combination_of_mutations_is_served_that_dynamo_would_refuse(held: Held, data: st.DataObject) -> None:
+    frame, frame_locals, mutations = held[data.draw(st.integers(0, len(held) - 1))]
+    indexes = data.draw(st.lists(st.integers(0, len(mutations) - 1), min_size=1, max_size=3, unique=True))
+    tally = Tally()
+    try_mutations(tally, frame, frame_locals, [mutations[index] for index in indexes])
+    assert tally.wrong_hits == []
+
+
+def test_a_changed_thread_count_is_accepted_and_costs_no_entry(held: Held) -> None:
+    import torch
+
+    frame, frame_locals, _ = held[0]
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, before + 1, before):
+            torch.set_num_threads(threads)
+            with frame.mode():
+                assert frame.ours(frame_locals)
+    finally:
+        torch.set_num_threads(before)
