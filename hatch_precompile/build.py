@@ -59,8 +59,7 @@ def build_bundle(
             "(only the build needs one, the wheel does not)"
         )
     variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities())
-    captured = _capture_all(config, source_roots, work, report)
-    parts = [(entrypoint, part, directory) for entrypoint, part, directory in captured]
+    parts = _capture_all(config, source_roots, work, report)
     directory = work / "site" / Path(*config.package.split(".")) / "_precompiled"
     _lay_out_package(config.package, source_roots, work / "site")
     write_runtime(directory)
@@ -74,7 +73,7 @@ def build_bundle(
                 source_roots=source_roots,
                 work=work / "verify" / entrypoint.name,
                 timeout=config.timeout,
-                report=lambda line, name=entrypoint.name: report(f"{name}: verify: {line}"),
+                report=_prefixed(report, f"{entrypoint.name}: verify"),
             )
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     report(
@@ -82,6 +81,10 @@ def build_bundle(
         f"{len(libraries)} libraries, {size / 1e6:.1f} MB, {time.perf_counter() - started:.0f} s"
     )
     return BuiltBundle(directory, libraries, str(torch.__version__))
+
+
+def _prefixed(report: Report, prefix: str) -> Report:
+    return lambda line: report(f"{prefix}: {line.removeprefix(PROGRESS)}")
 
 
 def _capture_all(
@@ -128,7 +131,7 @@ def _capture_one(
         environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "HATCH_PRECOMPILE": "off"},
         inherit=True,
         quiet_limit=config.timeout,
-        on_line=lambda line: report(f"{entrypoint.name}: {line.removeprefix(PROGRESS)}"),
+        on_line=_prefixed(report, entrypoint.name),
     )
     if finished.returncode == 0:
         return msgspec.json.decode((directory / "part.json").read_bytes(), type=Part), directory
@@ -149,7 +152,9 @@ def _capture_one(
 def _lay_out_package(package: str, source_roots: list[Path], site: Path) -> None:
     """The package as the wheel will have it: links to its files, and `__init__` with the shim line."""
     relative = Path(*package.split("."))
-    source = next((root / relative for root in source_roots if (root / relative / "__init__.py").is_file()), None)
+    source = next(
+        (root / relative for root in source_roots if (root / relative / "__init__.py").is_file()), None
+    )
     if source is None:
         searched = ", ".join(map(str, source_roots))
         raise BuildError(f"package: {package} has no __init__.py below {searched}")

@@ -65,7 +65,9 @@ def write_bundle(
             if path.is_file()
         },
     }
-    (directory / "manifest.json").write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+    (directory / "manifest.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    )
     return sorted(directory.rglob("*.so"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,10 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Finished", "run_module"]
+__all__ = ["Finished", "run_module", "say"]
 
 # Settings of this shell that would change what is captured; a build must not depend on them.
-_FOREIGN = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE", "HATCH_PRECOMPILE")
+_FOREIGN = (
+    "TORCHINDUCTOR_",
+    "TORCHDYNAMO_",
+    "TORCH_COMPILE",
+    "TORCH_LOGS",
+    "TORCH_TRACE",
+    "HATCH_PRECOMPILE",
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,9 @@ def run_module(
     inherit: start from this process's environment (less what would change a capture), else from
     nothing; quiet_limit: seconds without a line after which the child and its children are killed.
     """
-    base = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)} if inherit else {}
+    base = (
+        {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)} if inherit else {}
+    )
     # The child imports this plugin (and what it was installed with) from where this process did.
     search = [*map(str, paths), *(entry for entry in sys.path if entry)]
     env = {
@@ -87,9 +97,13 @@ def run_module(
     return Finished(returncode, list(tail), timed_out.is_set())
 
 
+def say(line: str) -> None:
+    """A line from a child to the process that runs it."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def _kill_group(process: subprocess.Popen[str]) -> None:
     """Compilers the child started are in its process group and must not outlive it."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass

@@ -150,13 +150,15 @@ def capture_settings(options: dict[str, Any], graphs_expected: int) -> Iterator[
 
 
 @contextlib.contextmanager
-def tracing_frames(on_frame: Callable[[FrameTrace], None], on_skip: Callable[[CodeType, str], None]) -> Iterator[None]:
+def tracing_frames(
+    on_frame: Callable[[FrameTrace], None], on_skip: Callable[[CodeType, str], None]
+) -> Iterator[None]:
     """Call `on_frame` for each frame dynamo compiles and `on_skip` for each it gives up on."""
     from torch._dynamo import convert_frame
     from torch._dynamo.guards import CheckFunctionManager
 
     transformed: dict[CodeType, CodeType] = {}
-    handle = convert_frame.register_bytecode_hook(lambda old, new: transformed.__setitem__(old, new))
+    handle = convert_frame.register_bytecode_hook(transformed.__setitem__)
     build = CheckFunctionManager.__init__
     compile_frame = convert_frame._compile
 
@@ -179,13 +181,13 @@ def tracing_frames(on_frame: Callable[[FrameTrace], None], on_skip: Callable[[Co
             on_skip(code, str(result.skip_reason))
         return result
 
-    CheckFunctionManager.__init__ = build_guards  # type: ignore[method-assign]
+    CheckFunctionManager.__init__ = build_guards
     convert_frame._compile = compile_and_watch
     try:
         yield
     finally:
         handle.remove()
-        CheckFunctionManager.__init__ = build  # type: ignore[method-assign]
+        CheckFunctionManager.__init__ = build
         convert_frame._compile = compile_frame
 
 
@@ -224,7 +226,7 @@ def compile_graph(
                 compiled = compile_fx_inner(given, inputs, **kwargs)
             if len(paths) != 1:
                 graph.obstacle = graph.obstacle or f"inductor made {len(paths)} libraries of it"
-            graph.libraries.update({name: path for path in paths})
+            graph.libraries.update((name, path) for path in paths)
             if first is None:
                 first = compiled
                 _describe(graph, compiled, inputs)
@@ -261,7 +263,7 @@ def _library_paths() -> Iterator[list[Path]]:
         paths.append(Path(entry.__self__.__file__))
         return entry
 
-    CppWrapperCodeCache.load_pybinding = load_and_note  # type: ignore[method-assign]
+    CppWrapperCodeCache.load_pybinding = load_and_note
     try:
         yield paths
     finally:

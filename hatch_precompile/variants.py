@@ -46,7 +46,9 @@ def _variant(name: str, here: set[str]) -> Variant:
         return Variant(name, tuple(sorted(here - _NOT_INSTRUCTIONS)), {})
     if name not in _LEVELS:
         known = ", ".join(f'"{known}"' for known in ("native", *_LEVELS))
-        raise ConfigError(f'tool.hatch.build.hooks.precompile.variants: unknown variant "{name}"; known: {known}')
+        raise ConfigError(
+            f'tool.hatch.build.hooks.precompile.variants: unknown variant "{name}"; known: {known}'
+        )
     if platform.machine() not in ("x86_64", "AMD64"):
         raise ConfigError(
             f'tool.hatch.build.hooks.precompile.variants: "{name}" cannot be built on {platform.machine()}'

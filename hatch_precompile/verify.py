@@ -20,7 +20,7 @@ import msgspec
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, VerifyError
-from hatch_precompile.processes import run_module
+from hatch_precompile.processes import run_module, say
 
 __all__ = ["Request", "main", "verify"]
 
@@ -111,7 +111,9 @@ def _verify_here(request: Request) -> None:
         except Exception as error:
             raise VerifyError(f"{label} from the bundle raised {type(error).__name__}: {error}") from error
         if _hits(runtime, entrypoint.name) == hits:
-            raise VerifyError(f"{label} is not served by any entry: {_why(runtime, entrypoint, target, sample)}")
+            raise VerifyError(
+                f"{label} is not served by any entry: {_why(runtime, entrypoint, target, sample)}"
+            )
     runtime.uninstall()
     _seed(torch)
     target = find_target(entrypoint)
@@ -120,7 +122,7 @@ def _verify_here(request: Request) -> None:
         with mode_context(entrypoint.mode):
             expected = target.call(*sample.args, **sample.kwargs)
         difference = _compare(torch, answer, expected, f"sample {number}/{len(samples)}")
-        print(f"sample {number}/{len(samples)}: hit, largest difference from eager {difference:.1e}", flush=True)
+        say(f"sample {number}/{len(samples)}: hit, largest difference from eager {difference:.1e}")
 
 
 def _without_compiling(compiled: Callable[[Any], Callable[..., Any]]) -> Callable[..., Any]:

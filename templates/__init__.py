@@ -48,7 +48,7 @@ def status() -> dict[str, Any]:
     if _installation is None:
         reason = "HATCH_PRECOMPILE=off" if os.environ.get("HATCH_PRECOMPILE") == "off" else "not installed"
         return {"installed": False, "reason": reason, "variant": None, "entrypoints": {}}
-    return _installation.status()  # type: ignore[no-any-return]
+    return _installation.status()
 
 
 def explain(entrypoint: str, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
@@ -82,7 +82,7 @@ class Entrypoint:
     def _wrap_class(self, cls: type) -> None:
         """`Module.__call__` prefers `_compiled_call_impl`: on the class it serves every instance."""
         before = cls.__dict__.get("_compiled_call_impl")
-        call = self._runner(lambda self: self._call_impl, bound=True)
+        call = self._runner(None)
         cls._compiled_call_impl = call  # type: ignore[attr-defined]
 
         def undo() -> None:
@@ -95,18 +95,19 @@ class Entrypoint:
 
         self._undo.append(undo)
 
-    def _wrapper(self, function: FunctionType) -> FunctionType:
+    def _wrapper(self, function: Any) -> Any:
         import functools
 
-        wrapper = functools.update_wrapper(self._runner(lambda _: function, bound=False), function)
+        wrapper: Any = functools.update_wrapper(self._runner(function), function)
         # dynamo takes the function itself where it compiles or inlines this wrapper.
-        wrapper._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
-        wrapper._torchdynamo_inline = function  # type: ignore[attr-defined]
-        wrapper._precompiled_original = function  # type: ignore[attr-defined]
+        wrapper._torchdynamo_orig_callable = function
+        wrapper._torchdynamo_inline = function
+        wrapper._precompiled_original = function
         return wrapper
 
-    def _runner(self, find: Callable[[Any], Callable[..., Any]], *, bound: bool) -> Any:
-        """A function that runs the target in run-only mode: entries are used, nothing compiles.
+    def _runner(self, function: Any) -> Any:
+        """A function that runs `function` (None: a module's `_call_impl`) in run-only mode: entries are
+        used, nothing compiles.
 
         Under a torch.compile of the user's, that one decides: the entries are found by it as well.
         """
@@ -118,10 +119,10 @@ class Entrypoint:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if callback() is not None:
-                return call(*args, **kwargs)
-            set_eval_frame(torch_private.RUN_ONLY)
+                return function(*args, **kwargs)
+            set_eval_frame(False)
             try:
-                return call(*args, **kwargs)
+                return function(*args, **kwargs)
             finally:
                 set_eval_frame(None)
 
@@ -142,10 +143,9 @@ class Entrypoint:
             finally:
                 current.entrypoint = outer
 
-        call = find(None) if not bound else None
-        untracked = run_module if bound else run
-        for function in (run, run_module, run_tracked):
-            torch_private.leave_untraced(function, below=False)
+        untracked: Any = run_module if function is None else run
+        for ours in (run, run_module, run_tracked):
+            torch_private.leave_untraced(ours, below=False)
         return run_tracked if tracked else untracked
 
     def _replace(self, wrapper: Any) -> None:
@@ -190,7 +190,9 @@ def install_miss(installation: Installation, frame: Frame) -> None:
         if installation.log:
             from .explanation import explain_frame
 
-            installation.log.info("miss of %s: %s", frame.record["qualname"], explain_frame(frame, frame_locals))
+            installation.log.info(
+                "miss of %s: %s", frame.record["qualname"], explain_frame(frame, frame_locals)
+            )
         entrypoint = _current.entrypoint
         if answer is None or entrypoint is None or entrypoint not in owners or entrypoint.on_miss == "eager":
             return False
@@ -240,7 +242,8 @@ def _answering_code(code: CodeType, frame: Frame, installation: Installation) ->
     if free:
         body = f"        ({free},)\n" + body
     binding = f"    {' = '.join(code.co_freevars)} = None\n" if free else ""
-    source = f"def outer():\n{binding}    def {code.co_name}({', '.join(parameters)}):\n{body}    return {code.co_name}\n"
+    signature = f"{code.co_name}({', '.join(parameters)})"
+    source = f"def outer():\n{binding}    def {signature}:\n{body}    return {code.co_name}\n"
     namespace: dict[str, Any] = {}
     exec(compile(source, code.co_filename, "exec", dont_inherit=True), namespace)
     answer: CodeType = namespace["outer"]().__code__

@@ -153,15 +153,15 @@ class DynamoHelpers:
 
     @staticmethod
     def call_size(tensor: Any, dimension: int) -> int:
-        return tensor.size(dimension)  # type: ignore[no-any-return]
+        return tensor.size(dimension)
 
     @staticmethod
     def call_stride(tensor: Any, dimension: int) -> int:
-        return tensor.stride(dimension)  # type: ignore[no-any-return]
+        return tensor.stride(dimension)
 
     @staticmethod
     def call_storage_offset(tensor: Any) -> int:
-        return tensor.storage_offset()  # type: ignore[no-any-return]
+        return tensor.storage_offset()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self._module), name)
@@ -237,5 +237,3 @@ def _with_file(code: CodeType, filename: str, constants: Any) -> CodeType:
             inner = [(path[1:], encoded) for path, encoded in constants if len(path) > 1 and path[0] == index]
             consts[index] = _with_file(constant, filename, inner)
     return code.replace(co_filename=filename, co_consts=tuple(consts))
-
-

@@ -164,5 +164,3 @@ def _parameters(code: CodeType) -> list[inspect.Parameter]:
     if code.co_flags & inspect.CO_VARKEYWORDS:
         parameters.append(kinds(names.pop(0), kinds.VAR_KEYWORD))
     return parameters
-
-

@@ -170,7 +170,9 @@ class Installation:
             entrypoints[name] = {
                 "target": record["target"],
                 "active": active is not None,
-                "entries": sum(len(self.manifest["frames"][number]["entries"]) for number in record["frames"]),
+                "entries": sum(
+                    len(self.manifest["frames"][number]["entries"]) for number in record["frames"]
+                ),
                 "loaded": sum(len(frame.entries) for frame in frames),
                 "hits": sum(entry.hits for frame in frames[:1] for entry in frame.entries),
                 "misses": sum(frame.misses for frame in frames[:1]),
@@ -230,8 +232,8 @@ def _check_python(manifest: dict[str, Any]) -> None:
     if built["magic"] != importlib.util.MAGIC_NUMBER.hex():
         here = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise Unfit(
-            f"it was built for Python {built['python']} (bytecode magic number {built['magic']}), this is {here}; "
-            "install a wheel built for this Python"
+            f"it was built for Python {built['python']} (bytecode magic number {built['magic']}), "
+            f"this is {here}; install a wheel built for this Python"
         )
 
 
@@ -245,7 +247,9 @@ def _check_torch(manifest: dict[str, Any]) -> None:
         )
     git = getattr(torch.version, "git_version", None)
     if git != built["torch_git"]:
-        raise Unfit(f"it was built with another build of torch {built['torch']} (source {built['torch_git'][:10]})")
+        raise Unfit(
+            f"it was built with another build of torch {built['torch']} (source {built['torch_git'][:10]})"
+        )
 
 
 def _choose_variant(manifest: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -33,9 +33,9 @@ __all__ = [
     "tensor_guards",
 ]
 
+# set_eval_frame(False) is run-only mode: entries are used, nothing is compiled. It is per thread.
 set_eval_frame = _eval_frame.set_eval_frame
 eval_frame_callback = _eval_frame.get_eval_frame_callback
-RUN_ONLY = False  # set_eval_frame's word for "use entries, never compile"
 
 
 class Refused(Exception):
@@ -60,7 +60,7 @@ def add_entry(code: CodeType, guard: Callable[[dict[str, Any]], bool], new_code:
     _eval_frame._load_precompile_entry(code, _Holder(root), new_code)
 
 
-def leave_untraced(function: FunctionType, *, below: bool) -> None:
+def leave_untraced(function: Any, *, below: bool) -> None:
     """Tell dynamo not to trace a function of ours, nor (with `below`) what it calls."""
     action = _eval_frame._FrameAction
     strategy = _eval_frame._FrameExecStrategy(action.SKIP, action.SKIP if below else action.DEFAULT)
@@ -104,14 +104,14 @@ def standing_by(
     return tracing() is None and modes() == 0 and transforms() is None and forward_ad._current_level < 0
 
 
-def marks_agree(attributes: dict[str, Any], allowed: dict[str, frozenset[int]], refused: tuple[str, ...]) -> bool:
+def marks_agree(
+    attributes: dict[str, Any], allowed: dict[str, frozenset[int]], refused: tuple[str, ...]
+) -> bool:
     """`mark_dynamic` and its kin: marks the entry was built with are allowed, others are refused."""
     for name in refused:
         if name in attributes:
             return False
-    return all(
-        set(attributes[name]).issubset(marks) for name, marks in allowed.items() if name in attributes
-    )
+    return all(set(attributes[name]).issubset(marks) for name, marks in allowed.items() if name in attributes)
 
 
 def guard_namespace() -> dict[str, Any]:
@@ -179,7 +179,9 @@ def load_library(path: str, name: str) -> Callable[[list[Any]], list[Any]]:
     return entry
 
 
-def graph_caller(library: Callable[[list[Any]], list[Any]], record: dict[str, Any], constants: list[Any]) -> Any:
+def graph_caller(
+    library: Callable[[list[Any]], list[Any]], record: dict[str, Any], constants: list[Any]
+) -> Any:
     """The Python callable for one graph: positional inputs as dynamo's bytecode passes them.
 
     Numbers become CPU tensors, which is how the library takes symbolic sizes.

@@ -33,7 +33,9 @@ class _Watcher(MetaPathFinder):
         self.names = names
         self.callback = callback
 
-    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Any = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname not in self.names:
             return None
         # Taken off before the others look, so that the same question does not come back here.
@@ -60,7 +62,7 @@ class _Afterwards(Loader):
         self._callback = callback
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)  # type: ignore[no-any-return]
+        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         # The module must look as if nobody had been here.
@@ -72,5 +74,3 @@ class _Afterwards(Loader):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
-
-

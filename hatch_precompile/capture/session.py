@@ -14,7 +14,14 @@ import torch
 
 from hatch_precompile.capture.guardtree import GuardRecorder
 from hatch_precompile.capture.record import EntryRecord, FrameRecord, GraphRecord, Part
-from hatch_precompile.capture.target import Sample, Target, find_target, mark_dynamic, mode_context, samples_of
+from hatch_precompile.capture.target import (
+    Sample,
+    Target,
+    find_target,
+    mark_dynamic,
+    mode_context,
+    samples_of,
+)
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.lower.bytecode import LoweredCode, lower_code
@@ -128,9 +135,15 @@ class _Session:
         new = sum(map(len, self.frames.values())) - before
         if not self.frames:
             reasons = "; ".join(graph_break_reasons()) or "it runs no tensor operation that can be compiled"
-            raise CaptureError(f"{label}: torch.compile captured nothing of {self.entrypoint.target}: {reasons}")
+            raise CaptureError(
+                f"{label}: torch.compile captured nothing of {self.entrypoint.target}: {reasons}"
+            )
         seconds = time.perf_counter() - started
-        self.report(f"{label}: " + (f"{new} new entries" if new else "served by an earlier entry") + f", {seconds:.1f} s")
+        self.report(
+            f"{label}: "
+            + (f"{new} new entries" if new else "served by an earlier entry")
+            + f", {seconds:.1f} s"
+        )
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
         first_line = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
@@ -326,5 +339,3 @@ def _sample_failed(label: str, error: BaseException) -> str:
     reasons = graph_break_reasons()
     text = f"{label} raised {type(error).__name__}: {lines[0] if lines else ''}"
     return text + "".join(f"\n  {line}" for line in lines[1:8]) + "".join(f"\n  {r}" for r in reasons)
-
-

@@ -69,7 +69,7 @@ def find_target(entrypoint: Entrypoint) -> Target:
             "module class",
             instance,
             inspect.signature(instance.forward),
-            lambda backend: torch.compile(instance, backend=backend),  # type: ignore[return-value]
+            lambda backend: torch.compile(instance, backend=backend),
         )
     owner_name, _, method = qualname.rpartition(".")
     owner = find_reference(f"{module_name}:{owner_name}", "target") if owner_name else None

@@ -14,6 +14,7 @@ import msgspec
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError
+from hatch_precompile.processes import say
 
 __all__ = ["FAILED", "PROGRESS", "Request", "main"]
 
@@ -45,7 +46,7 @@ def main(path: str) -> int:
             request.package,
             variants,
             directory,
-            lambda line: print(f"{PROGRESS}{line}", flush=True),
+            lambda line: say(f"{PROGRESS}{line}"),
         )
     except BuildError as error:
         (directory / "error.txt").write_text(str(error))

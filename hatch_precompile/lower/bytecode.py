@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import itertools
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -109,14 +110,12 @@ def _global_names(code: CodeType) -> set[str]:
 
 def _only_native_helpers(code: CodeType, module_name: str) -> bool:
     instructions = list(dis.get_instructions(code))
-    for instruction, following in zip(instructions, instructions[1:], strict=False):
-        if instruction.opname == "LOAD_GLOBAL" and instruction.argval == module_name:
-            if following.argval not in _NATIVE_HELPERS:
-                return False
+    for instruction, following in itertools.pairwise(instructions):
+        loads_module = instruction.opname == "LOAD_GLOBAL" and instruction.argval == module_name
+        if loads_module and following.argval not in _NATIVE_HELPERS:
+            return False
     return all(
         _only_native_helpers(constant, module_name)
         for constant in code.co_consts
         if isinstance(constant, CodeType)
     )
-
-

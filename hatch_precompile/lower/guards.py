@@ -38,7 +38,10 @@ _MARKS = (
     "_dynamo_unbacked_bounds",
 )
 # What symbolic-shape and aliasing expressions may name, besides locals, globals and our own.
-_EXPRESSION_NAMES = {"L", "G", "math", "min", "max", "abs", "len", "int", "float", "round"}
+_EXPRESSION_NAMES = {"L", "G", "math"} | {
+    *("min", "max", "abs", "len", "int", "float", "round"),
+    *("type", "list", "dict", "object", "getattr"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,8 +144,8 @@ class _Writer:
         """An expression for a value: a literal, or the name of a constant found at load time."""
         if is_plain(value) and _has_literal(value):
             return repr(value)
-        if isinstance(value, type) and getattr(builtins, value.__name__, None) is value:
-            return value.__name__
+        if _builtin_name(value):
+            return _builtin_name(value)
         return self._named(self.namer.constant(value, node, where))
 
     def _named(self, encoded: Any) -> str:
@@ -174,7 +177,7 @@ class _Writer:
         for leaf in node.leaves:
             self._leaf(node, leaf, variable)
         if node.epilogue or node.relations:
-            raise self._unsupported(node, (node.epilogue or [None])[0], "an epilogue guard below the root")
+            raise self._unsupported(node, None, "an epilogue guard below the root")
         for child in sorted(node.children, key=_cost):
             self._visit(child)
 
@@ -511,6 +514,12 @@ def _size(node: GuardNode) -> int:
 
 def _is_module(value: Any) -> bool:
     return type(value) is type(math)
+
+
+def _builtin_name(value: Any) -> str:
+    """The name of a builtin class, which needs no reference."""
+    name = getattr(value, "__name__", "") if isinstance(value, type) else ""
+    return name if vars(builtins).get(name) is value else ""
 
 
 def _has_literal(value: Any) -> bool:

@@ -126,11 +126,11 @@ class Namer:
         module, qualname = _home(value)
         if not module or not qualname or "<locals>" in qualname:
             return
-        steps: tuple[Step, ...] = tuple(("a", part) for part in qualname.split("."))
-        yield module, steps
-        if len(steps) > 1:
-            yield module, (*steps[:-1], ("d", steps[-1][1]))
-        yield from self._decorated(module, steps, value)
+        way: tuple[Step, ...] = tuple(("a", part) for part in qualname.split("."))
+        yield module, way
+        if len(way) > 1:
+            yield module, (*way[:-1], ("d", way[-1][1]))
+        yield from self._decorated(module, way, value)
 
     def _decorated(self, module: str, steps: tuple[Step, ...], value: Any) -> Iterator[Place]:
         """Below a decorated function's name, the functions its wrappers hold (breadth first)."""
@@ -199,10 +199,9 @@ def _home(value: Any) -> tuple[str, str]:
     """(module, qualified name) as the object itself gives them."""
     if isinstance(value, CodeType):
         # A code object knows its qualified name; the module is where its file was imported from.
-        module = _modules_by_file().get(value.co_filename, "")
-        return module, value.co_qualname
-    module = getattr(value, "__module__", None)
-    qualname = getattr(value, "__qualname__", None)
+        return _modules_by_file().get(value.co_filename, ""), value.co_qualname
+    module: Any = getattr(value, "__module__", None)
+    qualname: Any = getattr(value, "__qualname__", None)
     if module is None and isinstance(value, BuiltinFunctionType):
         module = getattr(getattr(value, "__self__", None), "__name__", None)
     return (module, qualname) if isinstance(module, str) and isinstance(qualname, str) else ("", "")

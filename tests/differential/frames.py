@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from differential.harness import HeldFrame, hold
 from torch import nn
 from torch.nn import functional
+
+from differential.harness import HeldFrame, hold
 
 SCALE = 2.0
 OFFSETS = {"a": 1.0, "b": 2.0}

@@ -133,7 +133,9 @@ def _tensor(path: str, name: str, value: torch.Tensor) -> Iterator[Mutation]:
             if dtype is not value.dtype:
                 yield other(f"as {dtype}", value.to(dtype))
         for dim in range(value.dim()):
-            for size in {0, 1, 2, 3, 5, value.size(dim) - 1, value.size(dim) + 1, 64, 65, 300} - {value.size(dim)}:
+            for size in {0, 1, 2, 3, 5, value.size(dim) - 1, value.size(dim) + 1, 64, 65, 300} - {
+                value.size(dim)
+            }:
                 if size >= 0:
                     shape = list(value.shape)
                     shape[dim] = size
@@ -142,9 +144,12 @@ def _tensor(path: str, name: str, value: torch.Tensor) -> Iterator[Mutation]:
         if value.dim() > 1:
             yield other("with a dimension less", value[0].clone())
             yield other("transposed in memory", value.transpose(0, -1).contiguous().transpose(0, -1))
-            yield other("strided", torch.zeros([2 * size for size in value.shape], dtype=value.dtype)[
-                tuple(slice(None, None, 2) for _ in value.shape)
-            ])
+            yield other(
+                "strided",
+                torch.zeros([2 * size for size in value.shape], dtype=value.dtype)[
+                    tuple(slice(None, None, 2) for _ in value.shape)
+                ],
+            )
         yield other("on meta", value.to("meta"))
         yield other("as a Parameter", nn.Parameter(value.clone(), requires_grad=False))
         yield other("as a subclass", value.clone().as_subclass(type("Sub", (torch.Tensor,), {})))
@@ -182,15 +187,27 @@ def _module(path: str, module: nn.Module) -> Iterator[Mutation]:
 
 def _one_module(where: str, module: nn.Module) -> Iterator[Mutation]:
     yield from _attributes(where, module)
-    yield Mutation("module", f"{where}.training flipped", lambda L: _set(module, "training", not module.training, L))
     yield Mutation(
-        "module", f"{where}.forward on the instance", lambda L: _set(module, "forward", lambda *a, **k: None, L)
+        "module",
+        f"{where}.training flipped",
+        lambda held: _set(module, "training", not module.training, held),
     )
-    yield Mutation("module", f"{where} of a subclass", lambda L: _reclass(module, type("Sub", (type(module),), {}), L))
+    yield Mutation(
+        "module",
+        f"{where}.forward on the instance",
+        lambda held: _set(module, "forward", lambda *a, **k: None, held),
+    )
+    yield Mutation(
+        "module",
+        f"{where} of a subclass",
+        lambda held: _reclass(module, type("Sub", (type(module),), {}), held),
+    )
     cls = type(module)
     if "forward" in vars(cls) and cls.__module__ != "torch.nn.modules.module":
         yield Mutation(
-            "monkeypatch", f"{cls.__qualname__}.forward", lambda L: _set(cls, "forward", lambda self, *a, **k: None, L)
+            "monkeypatch",
+            f"{cls.__qualname__}.forward",
+            lambda held: _set(cls, "forward", lambda self, *a, **k: None, held),
         )
     for name, parameter in list(module._parameters.items()):
         if parameter is not None:
@@ -199,15 +216,19 @@ def _one_module(where: str, module: nn.Module) -> Iterator[Mutation]:
         if buffer is not None:
             yield from _buffer(f"{where}.{name}", module, name, buffer)
     for name in list(module._modules):
-        yield Mutation("module", f"{where}.{name} removed", lambda L, n=name: _removed(module._modules, n, L))
+        yield Mutation(
+            "module", f"{where}.{name} removed", lambda held, n=name: _removed(module._modules, n, held)
+        )
         for other in (nn.Identity(), nn.ReLU(), nn.Linear(3, 3), None):
             yield Mutation(
                 "module",
                 f"{where}.{name} -> {type(other).__name__}",
-                lambda L, n=name, o=other: _item(module._modules, n, o, L),
+                lambda held, n=name, o=other: _item(module._modules, n, o, held),
             )
     yield Mutation(
-        "module", f"{where} with one more submodule", lambda L: _item(module._modules, "extra", nn.ReLU(), L)
+        "module",
+        f"{where} with one more submodule",
+        lambda held: _item(module._modules, "extra", nn.ReLU(), held),
     )
 
 
@@ -226,7 +247,9 @@ def _parameter(where: str, module: nn.Module, name: str, parameter: nn.Parameter
     others = {
         "missing": None,
         "a plain tensor": data.clone(),
-        "of another size": nn.Parameter(torch.zeros([size + 1 for size in data.shape]), parameter.requires_grad),
+        "of another size": nn.Parameter(
+            torch.zeros([size + 1 for size in data.shape]), parameter.requires_grad
+        ),
         "float64": nn.Parameter(data.double(), parameter.requires_grad),
         "bfloat16": nn.Parameter(data.bfloat16(), parameter.requires_grad),
         "requires_grad flipped": nn.Parameter(data.clone(), not parameter.requires_grad),
@@ -236,9 +259,9 @@ def _parameter(where: str, module: nn.Module, name: str, parameter: nn.Parameter
         others["transposed in memory"] = nn.Parameter(data.t().contiguous().t(), parameter.requires_grad)
     for what, other in others.items():
         yield Mutation(
-            "parameter", f"{where} {what}", lambda L, o=other: _item(module._parameters, name, o, L)
+            "parameter", f"{where} {what}", lambda held, o=other: _item(module._parameters, name, o, held)
         )
-    yield Mutation("parameter", f"{where} deleted", lambda L: _removed(module._parameters, name, L))
+    yield Mutation("parameter", f"{where} deleted", lambda held: _removed(module._parameters, name, held))
 
 
 def _buffer(where: str, module: nn.Module, name: str, buffer: torch.Tensor) -> Iterator[Mutation]:
@@ -249,7 +272,9 @@ def _buffer(where: str, module: nn.Module, name: str, buffer: torch.Tensor) -> I
         "on meta": buffer.to("meta"),
     }
     for what, other in others.items():
-        yield Mutation("buffer", f"{where} {what}", lambda L, o=other: _item(module._buffers, name, o, L))
+        yield Mutation(
+            "buffer", f"{where} {what}", lambda held, o=other: _item(module._buffers, name, o, held)
+        )
 
 
 def _attributes(where: str, value: Any) -> Iterator[Mutation]:
@@ -258,21 +283,31 @@ def _attributes(where: str, value: Any) -> Iterator[Mutation]:
             continue
         for other in _replacements(before)[:8]:
             yield Mutation(
-                "attribute", f"{where}.{name} -> {_words(other)}", lambda L, n=name, o=other: _item(vars(value), n, o, L)
+                "attribute",
+                f"{where}.{name} -> {_words(other)}",
+                lambda held, n=name, o=other: _item(vars(value), n, o, held),
             )
-        yield Mutation("attribute", f"{where}.{name} deleted", lambda L, n=name: _removed(vars(value), n, L))
+        yield Mutation(
+            "attribute", f"{where}.{name} deleted", lambda held, n=name: _removed(vars(value), n, held)
+        )
     for name in ("unheard_of", "forward_hook", "is_causal"):
-        yield Mutation("attribute", f"{where}.{name} added", lambda L, n=name: _item(vars(value), n, 1, L))
+        yield Mutation(
+            "attribute", f"{where}.{name} added", lambda held, n=name: _item(vars(value), n, 1, held)
+        )
 
 
 def _container(path: str, value: Any) -> Iterator[Mutation]:
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
         for other in _replacements(value[key])[:6]:
-            yield Mutation("container", f"{path}[{key!r}]", lambda L, k=key, o=other: _item(value, k, o, L))
-        yield Mutation("container", f"{path}[{key!r}] removed", lambda L, k=key: _removed(value, k, L))
+            yield Mutation(
+                "container", f"{path}[{key!r}]", lambda held, k=key, o=other: _item(value, k, o, held)
+            )
+        yield Mutation("container", f"{path}[{key!r}] removed", lambda held, k=key: _removed(value, k, held))
     if isinstance(value, dict):
-        yield Mutation("container", f"{path} with one more key", lambda L: _item(value, "another", 1, L))
+        yield Mutation(
+            "container", f"{path} with one more key", lambda held: _item(value, "another", 1, held)
+        )
 
 
 def _tuple(path: str, name: str, value: tuple[Any, ...]) -> Iterator[Mutation]:
@@ -333,13 +368,16 @@ def _globals(frame_globals: dict[str, Any]) -> Iterator[Mutation]:
             continue
         for other in _replacements(value)[:6]:
             yield Mutation("global", f"G[{name!r}] -> {_words(other)}", _global(frame_globals, name, other))
-        yield Mutation("global", f"G[{name!r}] deleted", lambda L, n=name: _removed_global(frame_globals, n, L))
+        yield Mutation(
+            "global", f"G[{name!r}] deleted", lambda held, n=name: _removed_global(frame_globals, n, held)
+        )
         if isinstance(value, types.FunctionType):
-            for mutation in _function(f"G[{name!r}]", value):
-                yield mutation
+            yield from _function(f"G[{name!r}]", value)
 
 
-def _global(frame_globals: dict[str, Any], name: str, other: Any) -> Callable[[Locals], AbstractContextManager[Locals]]:
+def _global(
+    frame_globals: dict[str, Any], name: str, other: Any
+) -> Callable[[Locals], AbstractContextManager[Locals]]:
     @contextlib.contextmanager
     def apply(frame_locals: Locals) -> Iterator[Locals]:
         before = frame_globals[name]
@@ -361,7 +399,9 @@ def _removed_global(frame_globals: dict[str, Any], name: str, frame_locals: Loca
         frame_globals[name] = before
 
 
-def _under(manager: Callable[[], AbstractContextManager[Any]]) -> Callable[[Locals], AbstractContextManager[Locals]]:
+def _under(
+    manager: Callable[[], AbstractContextManager[Any]],
+) -> Callable[[Locals], AbstractContextManager[Locals]]:
     @contextlib.contextmanager
     def apply(frame_locals: Locals) -> Iterator[Locals]:
         with manager():
@@ -421,5 +461,5 @@ def _variations(frame_locals: Locals) -> Iterator[Mutation]:
             }
         return contextlib.nullcontext(changed)
 
-    yield Mutation("honest", "unchanged", lambda L: contextlib.nullcontext(dict(L)), honest=True)
+    yield Mutation("honest", "unchanged", lambda held: contextlib.nullcontext(dict(held)), honest=True)
     yield Mutation("honest", "other tensors of the same kind", other_values, honest=True)

@@ -38,7 +38,9 @@ class Tally:
             "wrong_hits": len(self.wrong_hits),
             "wrong_hits_listed": self.wrong_hits,
             "extra_misses": dict(self.extra_misses),
-            "extra_misses_justified": {kind: JUSTIFIED.get(kind, "NOT JUSTIFIED") for kind in self.extra_misses},
+            "extra_misses_justified": {
+                kind: JUSTIFIED.get(kind, "NOT JUSTIFIED") for kind in self.extra_misses
+            },
             "examples": self.examples,
         }
 

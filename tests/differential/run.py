@@ -10,8 +10,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from differential.frames import held_frames  # noqa: E402
-from differential.report import Tally, all_mutations, try_mutations  # noqa: E402
+from differential.frames import held_frames
+from differential.report import Tally, all_mutations, try_mutations
 
 PAIRS = 1500  # for each frame
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from differential.frames import held_frames
-from differential.harness import HeldFrame
-from differential.report import JUSTIFIED, Tally, all_mutations, try_mutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from differential.frames import held_frames
+from differential.harness import HeldFrame
+from differential.report import JUSTIFIED, Tally, all_mutations, try_mutations
 
 
 class Held(list[tuple[HeldFrame, dict[str, Any], list[Any]]]):
@@ -56,7 +56,9 @@ def test_every_extra_miss_is_of_a_justified_kind(held: Held) -> None:
 
 @settings(max_examples=300, deadline=None, print_blob=False)
 @given(data=st.data())
-def test_no_combination_of_mutations_is_served_that_dynamo_would_refuse(held: Held, data: st.DataObject) -> None:
+def test_no_combination_of_mutations_is_served_that_dynamo_would_refuse(
+    held: Held, data: st.DataObject
+) -> None:
     frame, frame_locals, mutations = held[data.draw(st.integers(0, len(held) - 1))]
     indexes = data.draw(st.lists(st.integers(0, len(mutations) - 1), min_size=1, max_size=3, unique=True))
     tally = Tally()
