@@ -1,0 +1,122 @@
+"""One line of a guard function for each kind of check that dynamo puts on a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hatch_precompile.capture.guardtree import GuardNode, Leaf
+from hatch_precompile.lower.guard_text import GuardText, unsupported, user_line
+
+__all__ = ["require_leaf"]
+
+Write = Callable[[GuardText, GuardNode, Leaf, str], None]
+
+_MARKS = (
+    "_dynamo_dynamic_indices",
+    "_dynamo_weak_dynamic_indices",
+    "_dynamo_unbacked_indices",
+    "_dynamo_strict_unbacked_indices",
+    "_dynamo_static_indices",
+    "_dynamo_shape_ids",
+    "_dynamo_unbacked_bounds",
+)
+
+
+def require_leaf(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """Write the check `leaf` on the value in `variable`. Raises Unsupported for a kind it does not know."""
+    write = _LEAVES.get(leaf.kind)
+    if write is None:
+        raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
+    write(text, node, leaf, variable)
+
+
+def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    cls = type(node.value)
+    if id(cls) != leaf.args[0]:
+        raise unsupported("a type guard on something else than the value's type", node, leaf)
+    name = text.constant(cls, None, user_line(leaf))
+    text.require(f"type({variable}) is {name}", "TYPE_MATCH", leaf)
+
+
+def _id_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    if id(node.value) != leaf.args[0]:
+        raise unsupported("an identity guard on something else than the value", node, leaf)
+    if node.value is None or isinstance(node.value, bool):
+        text.require(f"{variable} is {node.value!r}", "ID_MATCH", leaf)
+        return
+    name = text.identity(node.value, node, user_line(leaf))
+    if name != variable:  # a module that dynamo reached by its own alias is a constant already
+        text.require(f"{variable} is {name}", "ID_MATCH", leaf)
+
+
+def _equals_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    value = leaf.args[0]
+    expected = text.constant(value, node, user_line(leaf))
+    kind = text.constant(type(value), None, user_line(leaf))
+    text.require(f"type({variable}) is {kind} and {variable} == {expected}", "EQUALS_MATCH", leaf)
+
+
+def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """`mark_dynamic` and its kin leave attributes on a tensor; nearly every tensor has none."""
+    expected, absent, dependent = leaf.args[:3]
+    wanted = {name: frozenset(value) for name, value in expected.items()}
+    if dependent:
+        raise unsupported("a tensor marked unbacked", node, leaf)
+    known = set(_MARKS)
+    unknown = (set(expected) | set(absent)) - known
+    if unknown:
+        raise unsupported(f"the dimension marking {sorted(unknown)}", node, leaf)
+    allowed = text.constant({name: wanted[name] for name in sorted(wanted)}, None, "")
+    refused = text.constant(tuple(sorted(absent)), None, "")
+    text.require(
+        f"not {variable}.__dict__ or marks_agree({variable}.__dict__, {allowed}, {refused})",
+        "DIMENSION_MARKING",
+    )
+
+
+def _dict_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    present, key = leaf.args[:2]
+    name = text.constant(key, None, user_line(leaf))
+    text.require(f"{name} {'in' if present else 'not in'} {variable}", "DICT_CONTAINS", leaf)
+
+
+def _set_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    present, key = leaf.args[:2]
+    name = text.constant(key, None, user_line(leaf))
+    kind = text.constant(type(node.value), None, user_line(leaf))
+    inside = "in" if present else "not in"
+    text.require(f"type({variable}) is {kind} and {name} {inside} {variable}", "SET_CONTAINS", leaf)
+
+
+def _mapping_keys(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    keys = text.constant(list(leaf.args[0].keys()), None, user_line(leaf))
+    text.require(f"list({variable}.keys()) == {keys}", "MAPPING_KEYS", leaf)
+
+
+def _simple(template: str, kind: str) -> Write:
+    """A check that is one expression over the value and, where it has one, the leaf's argument."""
+
+    def write(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+        argument = leaf.args[0] if leaf.args and not isinstance(leaf.args[0], list) else None
+        text.require(template.format(v=variable, arg=repr(argument)), kind, leaf)
+
+    return write
+
+
+_LEAVES: dict[str, Write] = {
+    "type_match_guard": _type_match,
+    "id_match_guard": _id_match,
+    "equals_match_guard": _equals_match,
+    "dimension_marking_guard": _marking,
+    "dict_contains_guard": _dict_contains,
+    "set_contains_guard": _set_contains,
+    "mapping_keys_guard": _mapping_keys,
+    "dict_length_check_guard": _simple("dict.__len__({v}) == {arg}", "DICT_LENGTH"),
+    "length_check_guard": _simple("len({v}) == {arg}", "LENGTH"),
+    "true_match_guard": _simple("{v} is True", "EQUALS_MATCH"),
+    "false_match_guard": _simple("{v} is False", "EQUALS_MATCH"),
+    "none_match_guard": _simple("{v} is None", "EQUALS_MATCH"),
+    "not_none_guard": _simple("{v} is not None", "EQUALS_MATCH"),
+    "no_hasattr_guard": _simple("not hasattr({v}, {arg})", "NO_HASATTR"),
+    "float_is_nan_guard": _simple("type({v}) is float and {v} != {v}", "EQUALS_MATCH"),
+}

@@ -1,0 +1,113 @@
+"""The text of one guard function as it is written: checks, variables, constants.
+
+A check is one line. `L` are the frame's locals, `G` its globals, `v3` a value reached on the way, `c3`
+a constant that is found again at load time, `T0` a group of tensors checked in one C++ call.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import re
+from typing import Any
+
+from hatch_precompile.capture.guardtree import GuardNode, Leaf
+from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.names import Namer, is_plain
+from hatch_precompile.runtime_package import runtime
+
+__all__ = ["GuardText", "unsupported", "user_line"]
+
+
+class GuardText:
+    """Collects lines and constants, and counts the checks by kind."""
+
+    def __init__(self, namer: Namer) -> None:
+        self.namer = namer
+        self.constants: list[Any] = []
+        self.rebound = 0
+        self.by_kind: dict[str, int] = {}
+        self._lines: list[str] = []
+        self._notes: list[str] = []
+        self._required: set[str] = set()
+        self._indexes: dict[str, int] = {}
+
+    def add(self, line: str) -> None:
+        """A line that is no check."""
+        self._lines.append(line)
+
+    def require(self, condition: str, kind: str, leaf: Leaf | None = None) -> None:
+        """A check: the frame is refused unless `condition` holds. One made before is not made again."""
+        if condition in self._required:
+            return
+        self._required.add(condition)
+        self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
+        comment = user_line(leaf)
+        self._lines.append(f"if not ({condition}): return False" + (f"  # {comment}" if comment else ""))
+
+    def constant(self, value: Any, node: GuardNode | None, where: str) -> str:
+        """An expression for a value: a literal, or the name of a constant found at load time."""
+        if is_plain(value) and _has_literal(value):
+            return repr(value)
+        return _builtin_name(value) or self._named(self.namer.constant(value, node, where))
+
+    def identity(self, value: Any, node: GuardNode, where: str) -> str:
+        """The name of a constant that is the very object."""
+        return self._named(self.namer.reference(value, node, where))
+
+    def _named(self, encoded: Any) -> str:
+        key = repr(encoded)
+        index = self._indexes.get(key)
+        if index is None:
+            index = self._indexes[key] = len(self.constants)
+            self.constants.append(encoded)
+            self._notes.append(f"# c{index}: {_note(encoded)}")
+        self.rebound += type(encoded) is list and encoded[0] == "ref"
+        return f"c{index}"
+
+    def source(self) -> str:
+        """The whole function. A raise is a refusal, as an error in dynamo's tree is."""
+        body = "\n".join(f"        {line}" for line in self._lines)
+        header = "\n".join(self._notes)
+        return (
+            f"{header}\n\n\ndef guard(L):\n    try:\n{body}\n        entry.hits += 1\n        return True\n"
+            "    except Exception:\n        return False\n"
+        )
+
+
+def unsupported(construct: str, node: GuardNode, leaf: Leaf | None = None) -> Unsupported:
+    """The error for a check that cannot be carried, with dynamo's words for it and its source line."""
+    reached = f" on {node.source}" if node.source else ""
+    words = f" ({leaf.text})" if leaf is not None and leaf.text else ""
+    return Unsupported(f"{construct}{reached} cannot be carried in a wheel{words}", user_line(leaf))
+
+
+def user_line(leaf: Leaf | None) -> str:
+    """The user's source line that made dynamo add a check: `x.gelu()  # toy.py:10 in forward`."""
+    if leaf is None:
+        return ""
+    _, marker, comment = leaf.text.partition("  # ")
+    line = " ".join(comment.split(" and ")[0].split()) if marker else ""
+    # The folders are the build machine's own.
+    return re.sub(r"# \S*/(\S+:\d+ in )", r"# \1", line)
+
+
+def _builtin_name(value: Any) -> str:
+    """The name of a builtin class, which needs no reference."""
+    name = getattr(value, "__name__", "") if isinstance(value, type) else ""
+    return name if vars(builtins).get(name) is value else ""
+
+
+def _has_literal(value: Any) -> bool:
+    """Whether repr gives Python source for the value: not so for inf, nan and sets."""
+    if isinstance(value, tuple):
+        return all(_has_literal(item) for item in value)
+    if isinstance(value, (float, complex)):
+        return math.isfinite(value.real) and math.isfinite(value.imag)
+    return not isinstance(value, frozenset)
+
+
+def _note(encoded: Any) -> str:
+    if type(encoded) is list and encoded[0] == "ref":
+        return str(runtime("references").spell(encoded[1], encoded[2]))
+    return repr(encoded)
