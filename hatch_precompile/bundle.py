@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from hatch_precompile import __version__
-from hatch_precompile.capture.record import FrameRecord, Part
+from hatch_precompile.capture.record import FrameRecord, GraphRecord, Part
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.runtime_files import runtime_directory
 from hatch_precompile.variants import Variant
@@ -85,12 +85,7 @@ class _Writer:
         shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns("part.json"))
         first_graph, first_resume = len(self.graphs), len(self.resumes)
         for graph in part.graphs:
-            record = msgspec.to_builtins(graph)
-            record["libraries"] = {name: f"{prefix}/{path}" for name, path in graph.libraries.items()}
-            record["readable"] = f"{prefix}/{graph.readable}"
-            for constant in record["constants"]:
-                constant["file"] = f"{prefix}/{constant['file']}"
-            self.graphs.append({key: value for key, value in record.items() if value not in ({}, [], False)})
+            self.graphs.append(_placed(graph, prefix))
         self.resumes += [f"{prefix}/{path}" for path in part.resumes]
         numbers = [self._add_frame(frame, prefix, first_graph, first_resume) for frame in part.frames]
         self.entrypoints.append(
@@ -130,3 +125,15 @@ class _Writer:
             record["graphs"] = [graph + first_graph for graph in entry.graphs]
             self.frames[number]["entries"].append(record)
         return number
+
+
+def _placed(graph: GraphRecord, prefix: str) -> dict[str, Any]:
+    """A graph's record with its files where the bundle has them; what is empty is left out."""
+    record: dict[str, Any] = msgspec.to_builtins(graph)
+    record["libraries"] = {name: f"{prefix}/{path}" for name, path in graph.libraries.items()}
+    for key in ("readable", "wrapping"):
+        record[key] = f"{prefix}/{record[key]}" if record[key] else ""
+    for constant in record["constants"]:
+        constant["file"] = f"{prefix}/{constant['file']}"
+    record["backward"] = _placed(graph.backward, prefix) if graph.backward is not None else None
+    return {key: value for key, value in record.items() if value not in ({}, [], False, "", None)}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
+import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +58,9 @@ class CompiledGraph:
     view_outputs: output -> the input it is a view of
     written_inputs: inputs changed in place whose autograd version has to be bumped
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
-    obstacle: why the library cannot be called directly, or ""
+    backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
+    library cannot be called directly; why_wrapped: the reason; obstacle: why the graph cannot be
+    carried at all, or ""
     """
 
     inputs: int = 0
@@ -70,6 +74,9 @@ class CompiledGraph:
     copied_inputs: list[int] = field(default_factory=list)
     disable_autocast: bool = False
     disable_grad: bool = False
+    backward: CompiledGraph | None = None
+    wrapping: bytes = b""
+    why_wrapped: str = ""
     readable: str = ""
     obstacle: str = ""
 
@@ -214,9 +221,10 @@ def compile_graph(
     graph.disable_grad = torch.is_grad_enabled()
 
     def compile_variants(inner: Any, inputs: Sequence[Any], **kwargs: Any) -> Any:
-        if kwargs.get("is_backward") or not kwargs.get("is_inference"):
-            graph.obstacle = graph.obstacle or "it computes gradients"
-        if graph.libraries:
+        part = graph
+        if kwargs.get("is_backward"):
+            part = graph.backward = CompiledGraph(readable=inner.print_readable(print_output=False))
+        if part.libraries:
             graph.obstacle = graph.obstacle or "inductor split it in several parts"
         first = None
         for number, (name, settings) in enumerate(variants.items(), 1):
@@ -226,14 +234,18 @@ def compile_graph(
                 compiled = compile_fx_inner(given, inputs, **kwargs)
             if len(paths) != 1:
                 graph.obstacle = graph.obstacle or f"inductor made {len(paths)} libraries of it"
-            graph.libraries.update((name, path) for path in paths)
+            part.libraries.update((name, path) for path in paths)
             if first is None:
                 first = compiled
-                _describe(graph, compiled, inputs)
+                _describe(part, compiled, inputs)
+                graph.obstacle = graph.obstacle or part.obstacle
         return first
 
-    with _runtime_wrappers(graph):
-        return compile_fx(gm, list(example_inputs), inner_compile=compile_variants), graph
+    wrappers = _Wrappers(graph)
+    with wrappers.watched():
+        function = compile_fx(gm, list(example_inputs), inner_compile=compile_variants)
+    wrappers.finish()
+    return function, graph
 
 
 def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any]) -> None:
@@ -270,69 +282,123 @@ def _library_paths() -> Iterator[list[Path]]:
         del CppWrapperCodeCache.load_pybinding  # the inherited classmethod shows again
 
 
-@contextlib.contextmanager
-def _runtime_wrappers(graph: CompiledGraph) -> Iterator[None]:
-    """Notes which of AOTAutograd's wrappers do something at run time for this graph."""
-    from torch._functorch._aot_autograd import runtime_wrappers as wrappers
+class _Wrappers:
+    """Sees which of AOTAutograd's wrappers go around a graph, and with what.
 
-    undo: list[tuple[Any, Any]] = []
+    Where they amount to what the runtime does itself the graph is native. Else they are pickled, in
+    their order, to be put around the graph again by torch's own code in the target process.
+    """
 
-    def watch(cls: Any, look: Callable[[Any, Any, Any, dict[str, Any]], None]) -> None:
+    _IDLE = (
+        ("AOTDedupeWrapper", "the same tensor is passed to it twice"),
+        ("AOTSyntheticBaseWrapper", "its inputs share memory"),
+        ("AOTDispatchSubclassWrapper", "it uses tensor subclasses"),
+        ("FunctionalizedRngRuntimeWrapper", "its random numbers are functionalized"),
+        ("EffectTokensWrapper", "it carries effect tokens"),
+    )
+
+    def __init__(self, graph: CompiledGraph) -> None:
+        self.graph = graph
+        self.steps: list[tuple[str, dict[str, Any], Any]] = []
+        self.config: Any = None
+        self._undo: list[tuple[Any, str, Any]] = []
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        import torch._functorch.config as functorch_config
+        from torch._functorch._aot_autograd import runtime_wrappers as module
+
+        for name, reason in self._IDLE:
+            self._watch(getattr(module, name), reason)
+        self._watch(module.RuntimeWrapper, "")
+        self._watch_autograd(module.AOTDispatchAutograd)
+        try:
+            # A backward that were compiled at its first call would be compiled on the target.
+            with functorch_config.patch(force_non_lazy_backward_lowering=True):
+                yield
+        finally:
+            for owner, name, original in self._undo:
+                setattr(owner, name, original)
+
+    def _watch(self, cls: Any, reason: str) -> None:
         post_compile = cls.post_compile
-        undo.append((cls, post_compile))
 
-        def watched(self: Any, compiled_fn: Any, *args: Any, **kwargs: Any) -> Any:
-            result = post_compile(self, compiled_fn, *args, **kwargs)
-            look(self, compiled_fn, result, kwargs)
+        def watched(wrapper: Any, compiled_fn: Any, aot_config: Any, **kwargs: Any) -> Any:
+            result = post_compile(wrapper, compiled_fn, aot_config, **kwargs)
+            if result is not compiled_fn:
+                meta = kwargs["runtime_metadata"]
+                if reason:
+                    self.graph.why_wrapped = self.graph.why_wrapped or reason
+                else:
+                    self._read_metadata(meta, wrapper)
+                settings = {spec.name: getattr(wrapper, spec.name) for spec in dataclasses.fields(wrapper)}
+                self.steps.append((cls.__name__, settings, meta))
+                self.config = aot_config
             return result
 
+        self._undo.append((cls, "post_compile", post_compile))
         cls.post_compile = watched
 
-    def must_be_idle(obstacle: str) -> Callable[[Any, Any, Any, dict[str, Any]], None]:
-        def look(_self: Any, compiled_fn: Any, result: Any, _kwargs: dict[str, Any]) -> None:
-            if result is not compiled_fn:
-                graph.obstacle = graph.obstacle or obstacle
+    def _watch_autograd(self, cls: Any) -> None:
+        """Training: one step, which puts a RuntimeWrapper around itself."""
+        post_compile = cls.post_compile
 
-        return look
+        def watched(spec: Any) -> Any:
+            before = len(self.steps)
+            result = post_compile(spec)
+            del self.steps[before:]
+            self.graph.why_wrapped = "it computes gradients"
+            if spec.lazy_backward_info is not None and self.graph.backward is None:
+                self.graph.obstacle = self.graph.obstacle or "its backward was not compiled"
+            names = (
+                "maybe_subclass_meta",
+                "num_symints_saved_for_bw",
+                "backward_state_indices",
+                "disable_amp",
+                "indices_of_inps_to_detach",
+            )
+            self.steps.append((cls.__name__, {name: getattr(spec, name) for name in names}, spec.fw_metadata))
+            self.config = spec.aot_config
+            return result
 
-    def look_at_metadata(self: Any, _compiled_fn: Any, _result: Any, kwargs: dict[str, Any]) -> None:
-        meta = kwargs["runtime_metadata"]
-        graph.disable_autocast = self.disable_amp
+        self._undo.append((cls, "post_compile", cls.__dict__["post_compile"]))
+        cls.post_compile = staticmethod(watched)
+
+    def _read_metadata(self, meta: Any, wrapper: Any) -> None:
+        from torch._functorch._aot_autograd.schemas import OutputType
+
+        graph = self.graph
+        graph.disable_autocast = wrapper.disable_amp
         graph.written_inputs = list(meta.mutated_graph_handled_indices_seen_by_autograd)
         graph.copied_inputs = list(meta.mutated_inp_runtime_indices)
-        obstacles = {
-            "it computes gradients": self.trace_joint,
+        reasons = {
             "it changes an input's shape or storage": any(
                 info.mutates_metadata or info.mutates_storage_metadata for info in meta.input_info
             ),
             "it returns views that share a hidden base": bool(meta.num_intermediate_bases),
             "it changes the grad mode": meta.grad_enabled_mutation is not None,
-            "it carries effect tokens": bool(meta.tokens),
         }
-        for obstacle, present in obstacles.items():
-            if present:
-                graph.obstacle = graph.obstacle or obstacle
+        plain = (OutputType.non_alias, OutputType.unsafe_view_alias, OutputType.custom_function_view)
         for index, info in enumerate(meta.output_info):
-            kind = info.output_type
-            if kind is wrappers.OutputType.is_input:
+            if info.output_type is OutputType.is_input:
                 graph.input_outputs[index] = info.base_idx
-            elif kind is wrappers.OutputType.alias_of_input:
+            elif info.output_type is OutputType.alias_of_input:
                 graph.view_outputs[index] = info.base_idx
-            elif kind not in (
-                wrappers.OutputType.non_alias,
-                wrappers.OutputType.unsafe_view_alias,
-                wrappers.OutputType.custom_function_view,
-            ):
-                graph.obstacle = graph.obstacle or "it returns tensors that share memory"
+            elif info.output_type not in plain:
+                reasons["it returns tensors that share memory"] = True
+        for reason, present in reasons.items():
+            if present:
+                graph.why_wrapped = graph.why_wrapped or reason
 
-    watch(wrappers.RuntimeWrapper, look_at_metadata)
-    watch(wrappers.AOTDedupeWrapper, must_be_idle("the same tensor is passed to it twice"))
-    watch(wrappers.AOTSyntheticBaseWrapper, must_be_idle("its inputs share memory"))
-    watch(wrappers.AOTDispatchSubclassWrapper, must_be_idle("it uses tensor subclasses"))
-    watch(wrappers.FunctionalizedRngRuntimeWrapper, must_be_idle("its random numbers are functionalized"))
-    watch(wrappers.EffectTokensWrapper, must_be_idle("it carries effect tokens"))
-    try:
-        yield
-    finally:
-        for cls, post_compile in undo:
-            cls.post_compile = post_compile
+    def finish(self) -> None:
+        """Pickle the wrappers where the graph needs them."""
+        if not self.graph.why_wrapped:
+            return
+        for _, settings, _ in self.steps:
+            settings.pop("fw_only", None)
+        keep = ("num_params_buffers", "aot_id", "keep_inference_input_mutations", "dynamic_shapes")
+        config = {name: getattr(self.config, name) for name in keep}
+        try:
+            self.graph.wrapping = pickle.dumps((config, self.steps), protocol=5)
+        except Exception as error:
+            self.graph.obstacle = self.graph.obstacle or f"{self.graph.why_wrapped}, and {error}"

@@ -43,16 +43,26 @@ class Bundle:
         return content
 
     def graph(self, number: int) -> Callable[..., Any]:
-        """The callable of a graph; its library is verified and loaded the first time."""
+        """The callable of a graph; its libraries are verified and loaded the first time."""
         if number not in self._graphs:
             record = self.manifest["graphs"][number]
-            name = record["libraries"][self.variant]
-            self.read(name)
-            unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
-            library = torch_private.load_library(os.path.join(self.directory, name), unique)
-            constants = [self._constant(constant) for constant in record.get("constants", ())]
-            self._graphs[number] = torch_private.graph_caller(library, record, constants)
+            if "wrapping" not in record:
+                self._graphs[number] = torch_private.with_effects(self._library(record), record)
+            else:
+                from .wrapped import WrappedGraph
+
+                backward = self._library(record["backward"]) if "backward" in record else None
+                wrapping = self.read(record["wrapping"])
+                self._graphs[number] = WrappedGraph(self._library(record), backward, wrapping).caller()
         return self._graphs[number]
+
+    def _library(self, record: dict[str, Any]) -> Callable[..., Any]:
+        name = record["libraries"][self.variant]
+        self.read(name)
+        unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
+        library = torch_private.load_library(os.path.join(self.directory, name), unique)
+        constants = [self._constant(constant) for constant in record.get("constants", ())]
+        return torch_private.library_caller(library, record, constants)
 
     def _constant(self, record: dict[str, Any]) -> Any:
         torch = sys.modules["torch"]

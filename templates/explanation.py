@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from .installation import Installation
 
 __all__ = ["explain_bound", "explain_call", "explain_frame"]
+
+_VARIABLE = re.compile(r"\bv\d+\b")  # a variable of a guard function
 
 
 def explain_call(
@@ -36,7 +39,12 @@ def explain_frame(frame: Frame, frame_locals: dict[str, Any]) -> str:
     """One sentence for a frame that no entry took: the entry that came furthest and what it lacked."""
     reports = _reports(frame, frame_locals)
     if not reports:
-        return "none of its entries is installed"
+        left_out = [
+            reason for owner in frame.owners for reason in owner.installation.left_out.get(owner.name, ())
+        ]
+        return "none of its entries is installed" + "".join(
+            f"; {reason}" for reason in dict.fromkeys(left_out)
+        )
     nearest = max(reports, key=lambda report: report["passed"])
     return str(nearest["reason"])
 
@@ -105,11 +113,11 @@ def _words(entry: Entry, check: str, values: dict[str, Any]) -> str:
         return f"torch's global state differs: {entry.state.reason()}"
     if check == "standing_by()":
         return "a tracer, a dispatch mode or a functorch transform is active"
-    variable = check.replace("(", " ").split()
-    for word in variable:
-        if word in values and word.startswith("v"):
-            source = entry.source_of(word)
-            return f"{source or word} is {_short(values[word])}; needed: {check}"
+    names = dict.fromkeys(_VARIABLE.findall(check))
+    check = _VARIABLE.sub(lambda match: entry.source_of(match[0]), check)
+    for name in names:
+        if name in values:
+            return f"{entry.source_of(name)} is {_short(values[name])}; needed: {check}"
     return f"needed: {check}"
 
 

@@ -78,7 +78,9 @@ class Installation:
 
             self.log = logger(self.package)
         self.waiting = list(self.manifest["entrypoints"])
-        missing = {module for record in self.waiting for module in _needs(record) if not is_imported(module)}
+        missing = {
+            module for record in self.waiting for module in _needs(record) if not self._is_usable(module)
+        }
         when_imported(missing, self.proceed)
         self.proceed()
 
@@ -87,7 +89,7 @@ class Installation:
         if self.uninstalled:
             return
         with self.lock:
-            ready = [record for record in self.waiting if all(map(_is_usable, _needs(record)))]
+            ready = [record for record in self.waiting if all(map(self._is_usable, _needs(record)))]
             self.waiting = [record for record in self.waiting if record not in ready]
             if not ready:
                 return
@@ -101,6 +103,10 @@ class Installation:
                 return
             for record in ready:
                 self._activate(record)
+
+    def _is_usable(self, module: str) -> bool:
+        """Whether a module's code has run: the package's own has, but for the line that called us."""
+        return is_imported(module) or (module == self.package and module in sys.modules)
 
     def _prepare(self) -> None:
         """Checks and setup that need torch: its version, this CPU, the frames."""
@@ -130,11 +136,14 @@ class Installation:
     # -- while running ---------------------------------------------------------------------------
 
     def leave_out(self, frame: Frame, record: dict[str, Any], error: BaseException) -> None:
-        """An entry does not fit this process: say so once per frame, and go on without it."""
+        """An entry does not fit this process: say so once per frame, and go on without it.
+
+        Under `strict` it is the miss that follows which raises: a guard being asked cannot.
+        """
         names = [owner.name for owner in frame.owners]
         for name in names:
             self.left_out.setdefault(name, []).append(str(error))
-        if len(self.left_out.get(names[0] if names else "", ())) <= 1:
+        if self.mode != "strict" and len(self.left_out.get(names[0] if names else "", ())) <= 1:
             text = f"compiled code for {frame.record['qualname']} is not used: {error}; rebuild the wheel"
             warn(self.package, text, self.mode)
 
@@ -202,11 +211,6 @@ class Installation:
 
 def _needs(record: dict[str, Any]) -> tuple[str, str]:
     return "torch", record["target"].partition(":")[0]
-
-
-def _is_usable(module: str) -> bool:
-    """A module being executed counts as imported where it is its own import that called us."""
-    return module in sys.modules
 
 
 def _in_file(code: Any, filename: str) -> Any:

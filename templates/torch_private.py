@@ -179,51 +179,54 @@ def load_library(path: str, name: str) -> Callable[[list[Any]], list[Any]]:
     return entry
 
 
-def graph_caller(
+def library_caller(
     library: Callable[[list[Any]], list[Any]], record: dict[str, Any], constants: list[Any]
-) -> Any:
-    """The Python callable for one graph: positional inputs as dynamo's bytecode passes them.
+) -> Callable[..., Any]:
+    """The Python callable for one library: positional inputs, a list of outputs.
 
-    Numbers become CPU tensors, which is how the library takes symbolic sizes.
+    Numbers become CPU tensors on the way in, which is how the library takes symbolic sizes.
     """
     to_handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
     from_handles = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
     Tensor, as_tensor = torch.Tensor, torch.tensor  # noqa: N806
+    scalars = record.get("scalar_outputs", ())
 
     def call(*inputs: Any) -> Any:
         tensors = [item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs]
         tensors.extend(constants)
         return from_handles(library(to_handles(tensors)))
 
-    leave_untraced(call, below=True)
-    around = {key: record[key] for key in _AROUND if record.get(key)}
-    if not around:
-        return call
-    wrapped = _with_effects(call, around)
-    leave_untraced(wrapped, below=True)
-    return wrapped
+    def call_with_scalars(*inputs: Any) -> Any:
+        outputs = call(*inputs)
+        for index in scalars:
+            outputs[index] = outputs[index].item()
+        return outputs
+
+    for function in (call, call_with_scalars):
+        leave_untraced(function, below=True)
+    return call_with_scalars if scalars else call
 
 
 # What some graphs need around the call, as AOTAutograd's runtime wrapper does it for inference graphs.
-_AROUND = (
+_EFFECTS = (
     "disable_grad",
     "disable_autocast",
     "written_inputs",
     "copied_inputs",
-    "scalar_outputs",
     "input_outputs",
     "view_outputs",
 )
 
 
-def _with_effects(call: Callable[..., Any], around: dict[str, Any]) -> Any:
+def with_effects(call: Callable[..., Any], record: dict[str, Any]) -> Callable[..., Any]:
     """A graph's caller with its effects: inputs written, outputs that are inputs or views of them."""
-    written = around.get("written_inputs", ())
-    copied = around.get("copied_inputs", ())
-    scalars = around.get("scalar_outputs", ())
-    same = {int(index): source for index, source in around.get("input_outputs", {}).items()}
-    views = {int(index): source for index, source in around.get("view_outputs", {}).items()}
-    no_autocast = around.get("disable_autocast", False)
+    if not any(record.get(effect) for effect in _EFFECTS):
+        return call
+    written = record.get("written_inputs", ())
+    copied = record.get("copied_inputs", ())
+    same = {int(index): source for index, source in record.get("input_outputs", {}).items()}
+    views = {int(index): source for index, source in record.get("view_outputs", {}).items()}
+    no_autocast = record.get("disable_autocast", False)
 
     def run(*inputs: Any) -> Any:
         if written:
@@ -237,8 +240,6 @@ def _with_effects(call: Callable[..., Any], around: dict[str, Any]) -> Any:
                     outputs = call(*inputs)
             else:
                 outputs = call(*inputs)
-            for index in scalars:
-                outputs[index] = outputs[index].item()
             for index, value in zip(copied, outputs, strict=False):
                 inputs[index].copy_(value)
         finally:
@@ -251,6 +252,7 @@ def _with_effects(call: Callable[..., Any], around: dict[str, Any]) -> Any:
             outputs[index] = _view_like(inputs[source], outputs[index])
         return outputs
 
+    leave_untraced(run, below=True)
     return run
 
 

@@ -22,6 +22,9 @@ class GraphRecord(msgspec.Struct, frozen=True):
     constants: list[dict[str, object]] = []
     disable_autocast: bool = False
     disable_grad: bool = False
+    backward: GraphRecord | None = None
+    wrapping: str = ""
+    why_wrapped: str = ""
 
 
 class EntryRecord(msgspec.Struct, frozen=True):

@@ -169,11 +169,11 @@ class _Session:
     def _add_graph(self, graph: CompiledGraph) -> None:
         if graph.obstacle:
             self.failure = Unsupported(
-                f"a graph of {self.entrypoint.target} cannot be called directly: {graph.obstacle}",
+                f"a graph of {self.entrypoint.target} cannot be carried: {graph.obstacle}",
                 f"sample {self.sample + 1}",
             )
         number = len(self.graphs)
-        self.graphs.append(write_graph(graph, self.directory, number))
+        self.graphs.append(write_graph(graph, self.directory, f"graphs/{number}"))
 
     # -- frames ----------------------------------------------------------------------------------
 

@@ -15,31 +15,37 @@ from hatch_precompile.torch_internals import CompiledGraph
 __all__ = ["write_graph"]
 
 
-def write_graph(graph: CompiledGraph, directory: Path, number: int) -> GraphRecord:
-    """Copy a graph's libraries and constants below `directory` and say how to call it."""
+def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord:
+    """Copy a graph's libraries and constants below `directory` and say how to call it.
+
+    `name` starts the names of its files, relative to `directory`.
+    """
     libraries: dict[str, str] = {}
     for variant, source in graph.libraries.items():
-        name = f"graphs/{number}-{variant}.so"
-        _copy_stripped(source, directory / name)
-        libraries[variant] = name
-    readable = f"graphs/{number}.txt"
-    (directory / readable).write_text(graph.readable)
+        libraries[variant] = f"{name}-{variant}.so"
+        _copy_stripped(source, directory / libraries[variant])
+    (directory / f"{name}.txt").write_text(graph.readable)
+    if graph.wrapping:
+        (directory / f"{name}.wrapping").write_bytes(graph.wrapping)
     return GraphRecord(
         libraries=libraries,
         inputs=graph.inputs,
         outputs=graph.outputs,
-        readable=readable,
+        readable=f"{name}.txt",
         scalar_outputs=graph.scalar_outputs,
         input_outputs=graph.input_outputs,
         view_outputs=graph.view_outputs,
         written_inputs=graph.written_inputs,
         copied_inputs=graph.copied_inputs,
         constants=[
-            _write_constant(tensor, directory, f"graphs/{number}-constant-{index}.bin")
+            _write_constant(tensor, directory, f"{name}-constant-{index}.bin")
             for index, tensor in enumerate(graph.constants)
         ],
         disable_autocast=graph.disable_autocast,
         disable_grad=graph.disable_grad,
+        backward=write_graph(graph.backward, directory, f"{name}-backward") if graph.backward else None,
+        wrapping=f"{name}.wrapping" if graph.wrapping else "",
+        why_wrapped=graph.why_wrapped,
     )
 
 
