@@ -7,6 +7,7 @@ Seen in torch 2.13.0.
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import threading
 from collections.abc import Callable
@@ -44,7 +45,8 @@ class WrappedGraph:
     def _wrap(self) -> Callable[[list[Any]], Any]:
         with self._lock:
             if self._function is None:
-                # First, because runtime_wrappers cannot be the first of torch's compiler to be imported.
+                # runtime_wrappers cannot be the first of torch's compiler to be imported: it goes in a circle.
+                importlib.import_module("torch._dynamo")
                 from torch._functorch._aot_autograd import runtime_wrappers, schemas
 
                 settings, steps = pickle.loads(self._wrapping)
