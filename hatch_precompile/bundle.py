@@ -77,7 +77,7 @@ class _Writer:
         self.entrypoints: list[dict[str, Any]] = []
         self.frames: list[dict[str, Any]] = []
         self.graphs: list[dict[str, Any]] = []
-        self.resumes: list[str] = []
+        self.resumes: list[dict[str, str]] = []
         self._frame_numbers: dict[str, int] = {}
 
     def add(self, entrypoint: Entrypoint, part: Part, source: Path) -> None:
@@ -86,7 +86,7 @@ class _Writer:
         first_graph, first_resume = len(self.graphs), len(self.resumes)
         for graph in part.graphs:
             self.graphs.append(_placed(graph, prefix))
-        self.resumes += [f"{prefix}/{path}" for path in part.resumes]
+        self.resumes += [{"code": f"{prefix}/{r.code}", "module": r.module} for r in part.resumes]
         numbers = [self._add_frame(frame, prefix, first_graph, first_resume) for frame in part.frames]
         self.entrypoints.append(
             {

@@ -26,6 +26,7 @@ __all__ = [
     "compile_graph",
     "graph_break_reasons",
     "guard_builder",
+    "resume_function",
     "guard_manager_classes",
     "relational_guards",
     "tracing_frames",
@@ -203,6 +204,17 @@ def _injected_globals(output: Any) -> dict[str, Any]:
     if output.name_of_builtins_dict_key_in_fglobals:
         names.add(output.name_of_builtins_dict_key_in_fglobals)
     return {name: output.global_scope[name] for name in names if name in output.global_scope}
+
+
+def resume_function(value: Any) -> tuple[CodeType, str]:
+    """The code and the module of a resume function, as dynamo bound it in a frame's globals.
+
+    One with free variables is bound as a factory that takes the closure.
+    """
+    if value.__code__.co_name == "_make_fn":
+        cells = dict(zip(value.__code__.co_freevars, value.__closure__, strict=True))
+        return cells["code"].cell_contents, cells["f_globals"].cell_contents["__name__"]
+    return value.__code__, value.__globals__["__name__"]
 
 
 def compile_graph(

@@ -116,6 +116,7 @@ class Entrypoint:
         current = _current
         entrypoint = self
         tracked = self.on_miss != "eager"
+        strict = self.installation.mode == "strict"
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if callback() is not None:
@@ -137,7 +138,8 @@ class Entrypoint:
 
         def run_tracked(*args: Any, **kwargs: Any) -> Any:
             outer = current.entrypoint
-            current.entrypoint = entrypoint
+            # Under a torch.compile of the user's a miss is that one's to compile.
+            current.entrypoint = entrypoint if strict or callback() is None else None
             try:
                 return untracked(*args, **kwargs)
             finally:

@@ -72,8 +72,9 @@ class Bundle:
         return flat.reshape(record["size"])
 
     def resume_code(self, number: int) -> CodeType:
-        code: CodeType = marshal.loads(self.read(self.manifest["resumes"][number]))
-        return code
+        record = self.manifest["resumes"][number]
+        code, constants = marshal.loads(self.read(record["code"]))
+        return _with_file(code, getattr(sys.modules[record["module"]], "__file__", None) or "", constants)
 
 
 class Entry:
@@ -102,7 +103,7 @@ class Entry:
             return bundle.graph(value + self.record["first_graph"])
         if kind == "resume":
             number = value + self.record["first_resume"]
-            return self.frame.installation.resume_function(number, self.frame)
+            return self.frame.installation.resume_function(number, self.frame.owners)
         if kind == "helpers":
             return DynamoHelpers(value)
         return decode(value)
@@ -239,11 +240,11 @@ def _never() -> bool:
 def _with_file(code: CodeType, filename: str, constants: Any) -> CodeType:
     """Bytecode with this machine's file name and the constants that marshal could not hold."""
     consts = list(code.co_consts)
-    for path, encoded in constants:
-        if len(path) == 1:
-            consts[path[0]] = decode(encoded)
     for index, constant in enumerate(consts):
         if isinstance(constant, CodeType):
             inner = [(path[1:], encoded) for path, encoded in constants if len(path) > 1 and path[0] == index]
             consts[index] = _with_file(constant, filename, inner)
+    for path, encoded in constants:
+        if len(path) == 1:
+            consts[path[0]] = decode(encoded)
     return code.replace(co_filename=filename, co_consts=tuple(consts))

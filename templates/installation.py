@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import warnings
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .watching import is_imported, when_imported
@@ -81,7 +82,7 @@ class Installation:
         missing = {
             module for record in self.waiting for module in _needs(record) if not self._is_usable(module)
         }
-        when_imported(missing, self.proceed)
+        self.stop_waiting = when_imported(missing, self.proceed)
         self.proceed()
 
     def proceed(self) -> None:
@@ -147,20 +148,25 @@ class Installation:
             text = f"compiled code for {frame.record['qualname']} is not used: {error}; rebuild the wheel"
             warn(self.package, text, self.mode)
 
-    def resume_function(self, number: int, frame: Frame) -> Any:
-        """The function a graph break continues in, with its own entries installed."""
-        import types
+    def resume_function(self, number: int, owners: list[Entrypoint]) -> Any:
+        """The function a graph break continues in, with its own entries installed.
 
+        One with free variables is a factory for it that takes the closure, as dynamo's bytecode has it.
+        """
         assert self.bundle is not None
-        code = self.bundle.resume_code(number)
-        for other in self.frames:
-            if other.record.get("resume") == number:
-                if not hasattr(other, "code"):
-                    other.owners = frame.owners
-                    other.locate(_in_file(code, frame.code.co_filename))
-                    other.watch()
-                return types.FunctionType(other.code, frame.globals, other.code.co_name)
-        return types.FunctionType(_in_file(code, frame.code.co_filename), frame.globals, code.co_name)
+        frame = next((frame for frame in self.frames if frame.record.get("resume") == number), None)
+        if frame is not None and hasattr(frame, "code"):
+            code = frame.code
+        else:
+            code = self.bundle.resume_code(number)
+            if frame is not None:
+                frame.owners = owners
+                frame.locate(code)
+                frame.watch()
+        module = sys.modules[self.manifest["resumes"][number]["module"]]
+        if code.co_freevars:
+            return lambda closure: FunctionType(code, module.__dict__, code.co_name, None, closure)
+        return FunctionType(code, module.__dict__, code.co_name)
 
     def end_of_frame(self, frame: Frame) -> None:
         """After a frame's last entry: what happens to a call that none of them takes."""
@@ -203,6 +209,7 @@ class Installation:
         with self.lock:
             self.uninstalled = True
             self.waiting = []
+            self.stop_waiting()
             for entrypoint in self.entrypoints.values():
                 entrypoint.deactivate()
             for frame in self.frames:
@@ -211,11 +218,6 @@ class Installation:
 
 def _needs(record: dict[str, Any]) -> tuple[str, str]:
     return "torch", record["target"].partition(":")[0]
-
-
-def _in_file(code: Any, filename: str) -> Any:
-    consts = tuple(_in_file(c, filename) if isinstance(c, type(code)) else c for c in code.co_consts)
-    return code.replace(co_filename=filename, co_consts=consts)
 
 
 def _read_manifest(directory: str) -> dict[str, Any]:

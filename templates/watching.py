@@ -24,10 +24,15 @@ def is_imported(name: str) -> bool:
     return name in _executed or not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
-def when_imported(names: set[str], callback: Callable[[], None]) -> None:
-    """Run `callback` after each import of one of `names`, until it has run for all of them."""
+def when_imported(names: set[str], callback: Callable[[], None]) -> Callable[[], None]:
+    """Run `callback` after each import of one of `names`, until it has run for all of them.
+
+    Returns a function that ends the waiting.
+    """
+    watcher = _Watcher(set(names), callback)
     if names:
-        sys.meta_path.insert(0, _Watcher(set(names), callback))
+        sys.meta_path.insert(0, watcher)
+    return watcher.stop
 
 
 class _Watcher(MetaPathFinder):
@@ -37,6 +42,10 @@ class _Watcher(MetaPathFinder):
         self.names = names
         self.callback = callback
 
+    def stop(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -44,8 +53,8 @@ class _Watcher(MetaPathFinder):
             return None
         # Taken off before the others look, so that the same question does not come back here.
         self.names.discard(fullname)
-        if not self.names and self in sys.meta_path:
-            sys.meta_path.remove(self)
+        if not self.names:
+            self.stop()
         spec = None
         for finder in list(sys.meta_path):
             if finder is self or not hasattr(finder, "find_spec"):

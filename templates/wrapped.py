@@ -45,7 +45,7 @@ class WrappedGraph:
     def _wrap(self) -> Callable[[list[Any]], Any]:
         with self._lock:
             if self._function is None:
-                # runtime_wrappers cannot be the first of torch's compiler to be imported: it goes in a circle.
+                # First: runtime_wrappers imports torch._dynamo, which imports runtime_wrappers.
                 importlib.import_module("torch._dynamo")
                 from torch._functorch._aot_autograd import runtime_wrappers, schemas
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["EntryRecord", "FrameRecord", "GraphRecord", "Part"]
+__all__ = ["EntryRecord", "FrameRecord", "GraphRecord", "Part", "ResumeRecord"]
 
 
 class GraphRecord(msgspec.Struct, frozen=True):
@@ -50,6 +50,13 @@ class FrameRecord(msgspec.Struct, frozen=True):
     entries: list[EntryRecord]
 
 
+class ResumeRecord(msgspec.Struct, frozen=True):
+    """The function a graph break continues in: its marshalled code, and the module whose globals it sees."""
+
+    code: str
+    module: str
+
+
 class Part(msgspec.Struct, frozen=True):
     """The capture of one entrypoint."""
 
@@ -59,7 +66,7 @@ class Part(msgspec.Struct, frozen=True):
     samples: int
     frames: list[FrameRecord]
     graphs: list[GraphRecord]
-    resumes: list[str]
+    resumes: list[ResumeRecord]
     torch: str
     torch_git: str
     seconds: float

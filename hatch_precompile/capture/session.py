@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
 
 from hatch_precompile.capture.guardtree import GuardRecorder
-from hatch_precompile.capture.record import EntryRecord, FrameRecord, GraphRecord, Part
+from hatch_precompile.capture.record import EntryRecord, FrameRecord, GraphRecord, Part, ResumeRecord
 from hatch_precompile.capture.target import (
     Sample,
     Target,
@@ -24,7 +25,7 @@ from hatch_precompile.capture.target import (
 )
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
-from hatch_precompile.lower.bytecode import LoweredCode, lower_code
+from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards import LoweredGuards, lower_guards
 from hatch_precompile.lower.names import Namer
@@ -34,6 +35,7 @@ from hatch_precompile.torch_internals import (
     capture_settings,
     compile_graph,
     graph_break_reasons,
+    resume_function,
     tracing_frames,
 )
 from hatch_precompile.variants import Variant
@@ -74,6 +76,7 @@ class _Session:
         self.graphs: list[GraphRecord] = []
         self.graph_ids: dict[str, int] = {}
         self.resumes: dict[CodeType, int] = {}
+        self.resume_records: list[ResumeRecord] = []
         self.sample = 0
         self.failure: BuildError | None = None
         self.skipped: list[str] = []
@@ -103,7 +106,7 @@ class _Session:
             samples=len(samples),
             frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
             graphs=self.graphs,
-            resumes=[f"resume/{number}.code" for number in range(len(self.resumes))],
+            resumes=self.resume_records,
             torch=str(torch.__version__),
             torch_git=str(torch.version.git_version),
             seconds=round(time.perf_counter() - started, 3),
@@ -221,19 +224,13 @@ class _Session:
         return module, reference
 
     def _resume_number(self, value: Any) -> int:
-        if not isinstance(value, FunctionType):
-            raise Unsupported("a resume function dynamo did not make as a function", "", "")
-        code = value.__code__
-        if code.co_freevars and code.co_name == "_make_fn":
-            raise Unsupported(
-                "a graph break in a function with free variables",
-                f"{code.co_filename}:{code.co_firstlineno}",
-                "Pass what the function closes over as arguments.",
-            )
+        code, module = resume_function(value)
         if code not in self.resumes:
-            self.resumes[code] = len(self.resumes)
-            path = self.directory / f"resume/{self.resumes[code]}.code"
-            path.write_bytes(marshal.dumps(_without_path(code)))
+            number = self.resumes[code] = len(self.resumes)
+            content = marshal.dumps(portable_code(code, {}, Namer(sys.modules[module].__dict__)))
+            record = ResumeRecord(f"resume/{number}.code", module)
+            (self.directory / record.code).write_bytes(content)
+            self.resume_records.append(record)
         return self.resumes[code]
 
     def _write_entry(
@@ -322,11 +319,6 @@ def _modules_named(constants: Any, code: LoweredCode, traced: Any) -> tuple[str,
     for part in (constants, list(code.globals.values()), code.constants):
         look(part)
     return tuple(sorted(found))
-
-
-def _without_path(code: CodeType) -> CodeType:
-    consts = tuple(_without_path(c) if isinstance(c, CodeType) else c for c in code.co_consts)
-    return code.replace(co_filename="<precompiled>", co_consts=consts)
 
 
 def _belongs_to_torch(code: CodeType) -> bool:

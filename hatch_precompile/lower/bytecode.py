@@ -12,9 +12,13 @@ import itertools
 from types import CodeType, ModuleType
 from typing import Any
 
+from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer, is_plain
 
-__all__ = ["LoweredCode", "lower_code"]
+__all__ = ["LoweredCode", "lower_code", "portable_code"]
+
+# (path of co_consts indexes, encoded constant)
+Patches = tuple[tuple[tuple[int, ...], Any], ...]
 
 # Attributes of torch._dynamo.utils that bytecode may need and the runtime has without dynamo.
 _NATIVE_HELPERS = {"call_size", "call_stride", "call_storage_offset"}
@@ -31,7 +35,7 @@ class LoweredCode:
 
     code: CodeType
     globals: dict[str, tuple[str, Any]]
-    constants: tuple[tuple[tuple[int, ...], Any], ...]
+    constants: Patches
     native: bool
 
 
@@ -66,9 +70,15 @@ def lower_code(
             native = native and _only_native_helpers(code, name)
         else:
             table[ours] = ("constant", namer.constant(value, None, where))
-    constants: list[tuple[tuple[int, ...], Any]] = []
-    portable = _portable(code, renamed, namer, where, (), constants)
-    return LoweredCode(portable, table, tuple(constants), native)
+    portable, constants = portable_code(code, renamed, namer)
+    return LoweredCode(portable, table, constants, native)
+
+
+def portable_code(code: CodeType, renamed: dict[str, str], namer: Namer) -> tuple[CodeType, Patches]:
+    """Bytecode that marshal can write, and the constants to be put back into it where it is loaded."""
+    patches: list[tuple[tuple[int, ...], Any]] = []
+    where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
+    return _portable(code, renamed, namer, where, (), patches), tuple(patches)
 
 
 def _portable(
@@ -81,7 +91,11 @@ def _portable(
 ) -> CodeType:
     consts: list[Any] = []
     for index, constant in enumerate(code.co_consts):
-        if isinstance(constant, CodeType):
+        if isinstance(constant, CodeType) and (reference := _original(constant, namer)) is not None:
+            # Functions made of it are guarded by its identity.
+            patches.append(((*path, index), reference))
+            consts.append(None)
+        elif isinstance(constant, CodeType):
             consts.append(_portable(constant, renamed, namer, where, (*path, index), patches))
         elif is_plain(constant):
             consts.append(constant)
@@ -93,6 +107,14 @@ def _portable(
         co_names=tuple(renamed.get(name, name) for name in code.co_names),
         co_filename="<precompiled>",  # the runtime puts the target's own file name here
     )
+
+
+def _original(code: CodeType, namer: Namer) -> list[Any] | None:
+    """A reference to a code object that the program itself has: not one dynamo has written."""
+    try:
+        return namer.reference(code)
+    except Unsupported:
+        return None
 
 
 def _global_names(code: CodeType) -> set[str]:

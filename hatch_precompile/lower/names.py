@@ -73,6 +73,9 @@ class Namer:
         if type(value) is dict:
             if value is vars(builtins):
                 return ["builtins"]
+            module = sys.modules.get(value.get("__name__", ""))
+            if module is not None and vars(module) is value:
+                return ["globals", module.__name__]
             pairs = [[self.constant(k, None, where), self.constant(v, None, where)] for k, v in value.items()]
             return ["dict", *pairs]
         if type(value) is slice:
