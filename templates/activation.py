@@ -14,7 +14,7 @@ from .installation import PrecompileError
 from .references import Stale, follow
 
 if TYPE_CHECKING:
-    from .entries import Frame
+    from .frames import Frame
     from .installation import Installation
 
 __all__ = ["Entrypoint", "install_miss"]

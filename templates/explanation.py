@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .references import unwrap
 
 if TYPE_CHECKING:
-    from .entries import Entry, Frame
+    from .entries import Entry
+    from .frames import Frame
     from .installation import Installation
 
 __all__ = ["explain_bound", "explain_call", "explain_frame"]

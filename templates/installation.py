@@ -15,7 +15,8 @@ from .watching import is_imported, when_imported
 
 if TYPE_CHECKING:
     from .activation import Entrypoint
-    from .entries import Bundle, Frame
+    from .entries import Bundle
+    from .frames import Frame
 
 __all__ = ["FORMAT", "Installation", "PrecompileError", "PrecompileWarning", "Unfit", "give_up"]
 
@@ -63,8 +64,8 @@ class Installation:
         self.entrypoints: dict[str, Entrypoint] = {}
         self.frames: list[Frame] = []
         self.left_out: dict[str, list[str]] = {}
-        self.bundle: Bundle | None = None
         self.variant: str | None = None
+        self._bundle: Bundle | None = None
         self.uninstalled = False
         self.log: Any = None
         self.manifest = _read_manifest(directory)
@@ -95,7 +96,7 @@ class Installation:
             if not ready:
                 return
             try:
-                if self.bundle is None:
+                if self.variant is None:
                     self._prepare()
             except Exception as error:
                 self.waiting = []
@@ -111,12 +112,21 @@ class Installation:
 
     def _prepare(self) -> None:
         """Checks and setup that need torch: its version, this CPU, the frames."""
-        from .entries import Bundle, Frame
+        from .frames import Frame
 
         _check_torch(self.manifest)
         self.variant = _choose_variant(self.manifest)
-        self.bundle = Bundle(self.directory, self.package, self.manifest, self.variant)
         self.frames = [Frame(self, record, []) for record in self.manifest["frames"]]
+
+    @property
+    def bundle(self) -> Bundle:
+        """The files of the bundle, as the chosen variant has them."""
+        if self._bundle is None:
+            from .entries import Bundle
+
+            assert self.variant is not None
+            self._bundle = Bundle(self.directory, self.package, self.manifest, self.variant)
+        return self._bundle
 
     def _activate(self, record: dict[str, Any]) -> None:
         from .activation import Entrypoint
@@ -153,7 +163,6 @@ class Installation:
 
         One with free variables is a factory for it that takes the closure, as dynamo's bytecode has it.
         """
-        assert self.bundle is not None
         frame = next((frame for frame in self.frames if frame.record.get("resume") == number), None)
         if frame is not None and hasattr(frame, "code"):
             code = frame.code

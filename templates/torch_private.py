@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
-import torch.utils._device as device_state
 from torch._C._dynamo import eval_frame as _eval_frame
 from torch._C._dynamo import guards as _guards
 
@@ -116,6 +115,8 @@ def marks_agree(
 
 def guard_namespace() -> dict[str, Any]:
     """What generated guard functions may call."""
+    import torch.utils._device as device_state
+
     return {
         "standing_by": standing_by,
         "marks_agree": marks_agree,
