@@ -63,7 +63,7 @@ def run_module(
         **environment,
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-P", "-m", module, *arguments],
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

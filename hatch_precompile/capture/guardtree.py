@@ -44,7 +44,7 @@ ACCESSORS: dict[str, str | None] = {
     "closure_manager": None,
     "grad_manager": None,
     "tensor_property_size_manager": "idx",
-    "tensor_property_shape_manager": "idx",
+    "tensor_property_stride_manager": "idx",
     "tensor_property_storage_offset_manager": "idx",
     "indexed_manager": "idx",
     "lambda_manager": "python_lambda",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,7 +25,9 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
     for variant, source in graph.libraries.items():
         libraries[variant] = f"{name}-{variant}.so"
         _copy_stripped(source, directory / libraries[variant])
-    (directory / f"{name}.txt").write_text(graph.readable)
+    # The folders are the build machine's own.
+    readable = re.sub(r"# File: .*?/(?=[^/\n]+:\d+ in )", "# File: ", graph.readable)
+    (directory / f"{name}.txt").write_text(readable)
     if graph.wrapping:
         (directory / f"{name}.wrapping").write_bytes(graph.wrapping)
     return GraphRecord(
