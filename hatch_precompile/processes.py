@@ -59,6 +59,7 @@ def run_module(
         **base,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(search)),
         "PYTHONUNBUFFERED": "1",
+        "PYTHONSAFEPATH": "1",  # `-m` would put the working directory before all of these
         "PYTHONHASHSEED": "0",  # sets iterate alike in every build
         **environment,
     }

@@ -208,7 +208,9 @@ def _compare(actual: Any, expected: Any, label: str, *, values: bool = True) -> 
         except AssertionError as error:
             raise VerifyError(f"{label}: {path} differs from eager: {error}") from None
         if value.numel() and not value.is_complex():
-            largest = max(largest, float((value.double() - other.double()).abs().nan_to_num().max()))
+            largest = max(
+                largest, float((value.detach().double() - other.detach().double()).abs().nan_to_num().max())
+            )
     return largest
 
 

@@ -17,6 +17,7 @@ from typing import Any
 __all__ = ["explain", "install", "status", "uninstall"]
 
 _installation: Any = None
+_reason = "not installed"
 
 
 def install() -> None:
@@ -25,7 +26,7 @@ def install() -> None:
     Imports neither torch nor a target: entries are installed once both are there. Never raises and
     never writes, unless HATCH_PRECOMPILE is `strict`, which turns every warning into an error.
     """
-    global _installation
+    global _installation, _reason
     mode = os.environ.get("HATCH_PRECOMPILE", "")
     if mode == "off" or _installation is not None:
         return
@@ -37,6 +38,7 @@ def install() -> None:
         _installation = Installation(directory, package, mode)
         _installation.start()
     except Exception as error:
+        _installation, _reason = None, str(error)
         give_up(package, error, mode)
 
 
@@ -46,7 +48,7 @@ def status() -> dict[str, Any]:
     Each entrypoint has `entries`, `hits`, `misses`, `active` and `left_out` (reasons, in words).
     """
     if _installation is None:
-        reason = "HATCH_PRECOMPILE=off" if os.environ.get("HATCH_PRECOMPILE") == "off" else "not installed"
+        reason = "HATCH_PRECOMPILE=off" if os.environ.get("HATCH_PRECOMPILE") == "off" else _reason
         return {"installed": False, "reason": reason, "variant": None, "entrypoints": {}}
     return _installation.status()
 
@@ -55,7 +57,8 @@ def explain(entrypoint: str, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
     """For each entry of an entrypoint, whether it would serve the call, and else its first failing check.
 
     For a class target the first argument is the instance; for a method, the object. Nothing is run
-    but guards. Returns `[{"entry", "hit", "check", "reason"}]`; raises KeyError for an unknown name.
+    but guards. Returns `[{"entry", "hit", "check", "reason", "passed"}]`, `passed` being how far the
+    entry came; raises KeyError for an unknown name.
     """
     if _installation is None:
         raise RuntimeError(f"{__name__} is not installed: {status()['reason']}")

@@ -13,7 +13,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
-from .references import Stale, check, decode
+from .references import Damaged, Stale, check, decode
 
 if TYPE_CHECKING:
     from .frames import Frame
@@ -32,17 +32,17 @@ class Bundle:
         self._graphs: dict[int, Any] = {}
 
     def read(self, name: str) -> bytes:
-        """The content of a file of the bundle; raises Stale if it is missing or not what was built."""
+        """The content of a file of the bundle; raises Damaged if it is missing or not what was built."""
         expected = self.manifest["files"].get(name)
         if expected is None:
-            raise Stale(f"{name} is not listed in the manifest")
+            raise Damaged(f"{name} is not listed in the manifest")
         try:
             with open(os.path.join(self.directory, name), "rb") as file:
                 content = file.read()
         except OSError as error:
-            raise Stale(f"{name} cannot be read ({error.strerror})") from None
+            raise Damaged(f"{name} cannot be read ({error.strerror})") from None
         if hashlib.sha256(content).hexdigest() != expected:
-            raise Stale(f"{name} is damaged (its sha256 is not the manifest's)")
+            raise Damaged(f"{name} is damaged (its sha256 is not the manifest's)")
         return content
 
     def graph(self, number: int) -> Callable[..., Any]:
@@ -88,7 +88,6 @@ class Entry:
         self.record = record
         self.hits = 0
         self.state: torch_private.StateGuard
-        self.tensor_groups: list[Any]
         self._bundle = bundle
         self._lines: list[str] | None = None
         data = marshal.loads(bundle.read(record["data"]))
@@ -130,6 +129,11 @@ class Entry:
                 return (self.source_of(base) if base else "") + (dot or "") + rest
         return variable
 
+    def give_up(self, error: Exception) -> None:
+        """The guard cannot be made to work in this process."""
+        self.retire()
+        self.frame.installation.leave_out(self.frame, self.record, error)
+
     def retire(self) -> None:
         """Make the guard refuse from now on."""
         self.guard.__globals__["standing_by"] = _never
@@ -141,16 +145,16 @@ class Entry:
 
 
 def make_guard(data: dict[str, Any], frame_globals: dict[str, Any], entry: Any) -> FunctionType:
-    """The guard function of an entry's data; `entry` gets its `state` and `tensor_groups`.
+    """The guard function of an entry's data; `entry` gets its `state`.
 
-    Raises Stale or torch_private.Refused where something it compares with cannot be found or made.
+    Raises Stale where something it compares with cannot be found or made.
     """
     entry.state = torch_private.StateGuard(data["state"])
-    entry.tensor_groups = [torch_private.tensor_guards(group) for group in data["tensors"]]
     namespace = torch_private.guard_namespace()
     namespace.update(entry=entry, state=entry.state, G=frame_globals)
     namespace.update({f"c{i}": decode(constant) for i, constant in enumerate(data["constants"])})
-    namespace.update({f"T{i}": group for i, group in enumerate(entry.tensor_groups)})
+    for index, specs in enumerate(data["tensors"]):
+        namespace[f"T{index}"] = torch_private.TensorGroup(specs, namespace, f"T{index}")
     exec(data["guard"], namespace)
     guard: FunctionType = namespace["guard"]
     return guard

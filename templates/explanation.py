@@ -127,7 +127,7 @@ def _tensor_words(entry: Entry, check: str, values: dict[str, Any]) -> str:
     names = rest.rstrip(")").split(", ")
     tensors = [values.get(name) for name in names]
     sources = [entry.source_of(name) or name for name in names]
-    guards = entry.tensor_groups[int(group[1:])]
+    guards = entry.guard.__globals__[group]
     return str(guards.check_verbose(*tensors, tensor_check_names=sources))
 
 

@@ -155,7 +155,8 @@ class Installation:
         for name in names:
             self.left_out.setdefault(name, []).append(str(error))
         if self.mode != "strict" and len(self.left_out.get(names[0] if names else "", ())) <= 1:
-            text = f"compiled code for {frame.record['qualname']} is not used: {error}; rebuild the wheel"
+            text = f"compiled code for {frame.record['qualname']} is not used: {error}; "
+            text += getattr(error, "advice", "rebuild the wheel")
             warn(self.package, text, self.mode)
 
     def resume_function(self, number: int, owners: list[Entrypoint]) -> Any:
@@ -219,7 +220,8 @@ class Installation:
             self.uninstalled = True
             self.waiting = []
             self.stop_waiting()
-            for entrypoint in self.entrypoints.values():
+            # The last first: two entrypoints may have wrapped one class.
+            for entrypoint in reversed(self.entrypoints.values()):
                 entrypoint.deactivate()
             for frame in self.frames:
                 frame.retire()
@@ -263,7 +265,8 @@ def _check_torch(manifest: dict[str, Any]) -> None:
     git = getattr(torch.version, "git_version", None)
     if git != built["torch_git"]:
         raise Unfit(
-            f"it was built with another build of torch {built['torch']} (source {built['torch_git'][:10]})"
+            f"it was built with another build of torch {built['torch']} (source {built['torch_git'][:10]}); "
+            "rebuild the wheel with the torch that is installed here"
         )
 
 

@@ -13,7 +13,7 @@ import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
-__all__ = ["Stale", "check", "decode", "fingerprint", "follow", "resolve", "spell", "unwrap"]
+__all__ = ["Damaged", "Stale", "check", "decode", "fingerprint", "follow", "resolve", "spell", "unwrap"]
 
 # A step is (kind, key); these are the kinds.
 ATTRIBUTE = "a"  # getattr(value, key)
@@ -25,6 +25,14 @@ CODE_CONSTANT = "k"  # value.co_consts[key]
 
 class Stale(Exception):
     """An object an entry names is missing here, or is not what it was at the build."""
+
+    advice = "rebuild the wheel"
+
+
+class Damaged(Stale):
+    """A file of the bundle is missing, or is not what was built."""
+
+    advice = "reinstall the package"
 
 
 def follow(value: Any, steps: Any) -> Any:

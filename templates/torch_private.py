@@ -24,12 +24,12 @@ from .references import unwrap
 __all__ = [
     "Refused",
     "StateGuard",
+    "TensorGroup",
     "add_entry",
     "guard_namespace",
     "leave_untraced",
     "load_library",
     "set_eval_frame",
-    "tensor_guards",
 ]
 
 # set_eval_frame(False) is run-only mode: entries are used, nothing is compiled. It is per thread.
@@ -123,13 +123,41 @@ def guard_namespace() -> dict[str, Any]:
         "plain_function": unwrap,
         "function_mode_depth": torch._C._len_torch_function_stack,
         "saved_tensors_hooks": torch._C._autograd._top_saved_tensors_default_hooks,
+        "inference_mode": torch.is_inference_mode_enabled,
         "device_state": device_state,
         "forward_ad": forward_ad,
         "math": math,
     }
 
 
-def tensor_guards(specs: Any) -> Any:
+class TensorGroup:
+    """The first check of a group of tensors; it puts the C++ check for all later ones in its place.
+
+    TensorGuards fixes the dispatch keys it expects in the thread's state at its making, so it is made
+    where the guard function calls it: after the checks that this state is the captured one.
+    """
+
+    def __init__(self, specs: Any, namespace: dict[str, Any], name: str) -> None:
+        self._specs = specs
+        self._namespace = namespace
+        self._name = name
+
+    def _ready(self) -> Any:
+        try:
+            guards = self._namespace[self._name] = _tensor_guards(self._specs)
+        except Refused as error:
+            self._namespace["entry"].give_up(error)
+            raise
+        return guards
+
+    def check(self, *tensors: Any) -> bool:
+        return bool(self._ready().check(*tensors))
+
+    def check_verbose(self, *tensors: Any, **names: Any) -> Any:
+        return self._ready().check_verbose(*tensors, **names)
+
+
+def _tensor_guards(specs: Any) -> Any:
     """One C++ check for a group of tensors, from what each must look like (docs/bundle-format.md).
 
     The check compares metadata only; the tensors it is made from are never written to and die here.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -35,8 +34,11 @@ def when_imported(names: set[str], callback: Callable[[], None]) -> Callable[[],
     return watcher.stop
 
 
-class _Watcher(MetaPathFinder):
-    """Finds nothing itself: lets the others find a module and adds one step after its execution."""
+class _Watcher:
+    """A meta path finder that finds nothing itself: it adds a step after what the others have found.
+
+    Neither it nor the loader has a base class: importlib.abc would cost more than the whole install.
+    """
 
     def __init__(self, names: set[str], callback: Callable[[], None]) -> None:
         self.names = names
@@ -63,11 +65,11 @@ class _Watcher(MetaPathFinder):
             if spec is not None:
                 break
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Afterwards(spec.loader, self.callback)
+            spec.loader = _Afterwards(spec.loader, self.callback)  # type: ignore[assignment]
         return spec
 
 
-class _Afterwards(Loader):
+class _Afterwards:
     """A module's own loader, and a callback after it has executed the module."""
 
     def __init__(self, loader: Any, callback: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 import subprocess
@@ -69,5 +70,5 @@ def _write_constant(tensor: torch.Tensor, directory: Path, name: str) -> dict[st
     if tensor.device.type != "cpu":
         raise BuildError(f"a constant of a graph is on {tensor.device}; only cpu is supported")
     dense = tensor.detach().contiguous()
-    (directory / name).write_bytes(dense.reshape(-1).view(torch.uint8).numpy().tobytes())
+    (directory / name).write_bytes(ctypes.string_at(dense.data_ptr(), dense.nbytes))
     return {"file": name, "dtype": str(tensor.dtype).removeprefix("torch."), "size": list(tensor.size())}

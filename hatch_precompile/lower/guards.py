@@ -116,6 +116,9 @@ class _Writer:
             if leaf.kind == "global_state_guard":
                 self.state = leaf.args[0].__getstate__()
                 self.text.require("state.check() or state.rebase()", "GLOBAL_STATE")
+                # Not in dynamo's state but in the dispatch keys it compares tensors with.
+                inference = torch.is_inference_mode_enabled()
+                self.text.require(f"inference_mode() is {inference}", "GLOBAL_STATE")
             elif leaf.kind == "torch_function_mode_stack_guard":
                 if leaf.args[0]:
                     raise unsupported("an active TorchFunctionMode", self.root, leaf)

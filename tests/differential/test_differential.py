@@ -78,3 +78,21 @@ def test_a_changed_thread_count_is_accepted_and_costs_no_entry(held: Held) -> No
                 assert frame.ours(frame_locals)
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_frame_first_looked_up_in_inference_mode_still_serves_its_own_mode_only() -> None:
+    import torch
+    from torch import nn
+
+    from differential.harness import hold
+
+    model, x = nn.Sequential(nn.Linear(4, 4)).eval(), torch.randn(2, 4)
+    with torch.no_grad():
+        frame = hold(model, x)[0]
+    frame_locals = {"self": model, "input": x}
+    with torch.inference_mode():
+        assert not frame.ours(frame_locals)
+    with torch.no_grad():
+        assert frame.ours(frame_locals)
+    with torch.inference_mode():
+        assert not frame.ours(frame_locals)
