@@ -82,14 +82,14 @@ def test_a_changed_thread_count_is_accepted_and_costs_no_entry(held: Held) -> No
 
 def test_a_frame_first_looked_up_in_inference_mode_still_serves_its_own_mode_only() -> None:
     import torch
-    from torch import nn
 
+    from differential.frames import Linear2
     from differential.harness import hold
 
-    model, x = nn.Sequential(nn.Linear(4, 4)).eval(), torch.randn(2, 4)
+    model, x = Linear2().eval(), torch.randn(2, 8)
     with torch.no_grad():
         frame = hold(model, x)[0]
-    frame_locals = {"self": model, "input": x}
+    frame_locals = {"self": model, "x": x}
     with torch.inference_mode():
         assert not frame.ours(frame_locals)
     with torch.no_grad():
