@@ -1,0 +1,1 @@
+"""Entrypoints that cannot be built, each for one reason."""

@@ -1,0 +1,108 @@
+import os
+import time
+
+import torch
+from torch import nn
+
+CONSTANT = 3
+
+
+class Needy(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+
+class Plain:
+    def method(self, x):
+        return x + 1
+
+
+class Fine(nn.Module):
+    def forward(self, x, scale=1.0):
+        return x * scale
+
+
+class Local(nn.Module):
+    """The trace depends on the class of an attribute, and that class has no name."""
+
+    def __init__(self):
+        super().__init__()
+
+        class Settings:
+            scale = 2.0
+
+        self.settings = Settings()
+
+    def forward(self, x):
+        return x * self.settings.scale
+
+
+class Made(nn.Module):
+    """The trace goes through a function that is in no source file."""
+
+    def __init__(self):
+        super().__init__()
+        self.act = eval("lambda x: torch.relu(x)", {"torch": torch})
+
+    def forward(self, x):
+        return self.act(x) + 1
+
+
+def fine(x):
+    return torch.sin(x) + 1
+
+
+def two_faced(x):
+    return x + (2 if torch.compiler.is_compiling() else 1)
+
+
+def looping(x):
+    """A graph break in a loop: dynamo gives up on the frame."""
+    for _ in range(2):
+        x = torch.sin(x)
+        print("here")
+    return x
+
+
+def untraceable(x):
+    return [1, 2]
+
+
+def hang(x):
+    time.sleep(600)
+
+
+def die(x):
+    os._exit(42)
+
+
+def one():
+    return [(torch.ones(6),)]
+
+
+def none():
+    return []
+
+
+def bare():
+    return [torch.ones(6)]
+
+
+def failing():
+    raise LookupError("no data")
+
+
+def misfit():
+    return [(torch.ones(6), torch.ones(5))]
+
+
+def stranger():
+    return [{"y": torch.ones(6)}]
+
+
+def make_other():
+    return nn.Linear(1, 1)
+
+
+def make_none():
+    raise RuntimeError("no weights")

@@ -1,0 +1,138 @@
+"""A build that cannot go on says in a sentence what, where and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from hatch_precompile.build import BuiltBundle, build_bundle
+from hatch_precompile.config import load
+from hatch_precompile.errors import BuildError, CaptureError, ConfigError, Unsupported, VerifyError
+
+ROOT = Path(__file__).parents[1] / "broken"
+
+
+def entrypoint(target: str, samples: str = "one", **keys: Any) -> dict[str, Any]:
+    reference = f"broken.models:{target}"
+    return {"target": reference, "samples": f"broken.models:{samples}", "name": target.lower(), **keys}
+
+
+def build(
+    work: Path, *entrypoints: dict[str, Any], said: list[str] | None = None, **keys: Any
+) -> BuiltBundle:
+    config = load({"entrypoints": list(entrypoints), "jobs": 2, **keys}, default_package="broken")
+    work.mkdir(parents=True)
+    report = [].append if said is None else said.append
+    return build_bundle(config, root=ROOT, source_roots=[ROOT], work=work, report=report)
+
+
+class TestWarn:
+    """With on-error = "warn", what fails is left out, loudly, for the reason a failing build would give."""
+
+    REASONS: ClassVar = {
+        "missing": "broken.models has no Missing",
+        "needy": "Needy() raised TypeError",
+        "misfit": "sample 1/1 raised TorchRuntimeError",
+        "local": "has no name that another process could find it by",
+        "made": "has no name that another process could find it by",
+        "looping": "sample 1/1: torch.compile leaves a frame uncompiled",
+        "untraceable": "untraceable (",
+        "die": "the capturing process ended with 42",
+    }
+
+    @pytest.fixture(scope="class")
+    def said(self, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+        lines: list[str] = []
+        built = build(
+            tmp_path_factory.mktemp("warn") / "work",
+            entrypoint("fine"),
+            entrypoint("Missing"),
+            entrypoint("Needy"),
+            entrypoint("Fine", "misfit", name="misfit"),
+            entrypoint("Local"),
+            entrypoint("Made"),
+            entrypoint("looping"),
+            entrypoint("untraceable"),
+            entrypoint("die"),
+            said=lines,
+            **{"on-error": "warn"},
+        )
+        said = {line.split()[2]: line for line in lines if line.startswith("WARNING: entrypoint ")}
+        said["lines"] = "\n".join(lines)
+        said["manifest"] = (built.directory / "bundle/manifest.json").read_text()
+        return said
+
+    @pytest.mark.parametrize("name", REASONS)
+    def test_the_reason_is_given(self, said: dict[str, str], name: str) -> None:
+        assert said[name].startswith(
+            f"WARNING: entrypoint {name} is left out of the wheel: entrypoint {name}: "
+        )
+        assert self.REASONS[name] in said[name]
+
+    @pytest.mark.parametrize("name", ["local", "made"])
+    def test_a_thing_without_a_name_comes_with_advice_and_its_source_line(
+        self, said: dict[str, str], name: str
+    ) -> None:
+        assert "Name it: make it a module-level function, class or object" in said[name]
+        assert "models.py:" in said[name]
+
+    def test_a_graph_break_in_a_loop_names_the_frame(self, said: dict[str, str]) -> None:
+        assert "looping (" in said["looping"]
+        assert "Change the code so that torch.compile takes it whole" in said["looping"]
+
+    def test_the_rest_is_built(self, said: dict[str, str]) -> None:
+        assert "fine" not in said
+        assert said["manifest"].count('"target":') == 1
+
+    def test_the_build_says_what_it_does_while_it_does_it(self, said: dict[str, str]) -> None:
+        assert "fine: import broken.models:fine\n" in said["lines"]
+        assert "fine: sample 1: graph 0: 2 operations, compiling\n" in said["lines"]
+        assert "fine: verify: sample 1/1: hit, largest difference from eager" in said["lines"]
+        assert said["lines"].splitlines()[-1].startswith("1 entrypoints, 1 entries, 1 libraries, ")
+
+
+def test_by_default_the_first_error_stops_the_build(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"^entrypoint missing: target = .*broken.models has no Missing"):
+        build(tmp_path / "work", entrypoint("Missing"))
+
+
+def test_a_build_with_nothing_left_fails(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="every entrypoint failed"):
+        build(tmp_path / "work", entrypoint("Missing"), **{"on-error": "warn"})
+
+
+def test_a_sample_that_makes_no_progress_is_given_up(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"entrypoint hang: no progress for 15 s \(timeout\) after: "):
+        build(tmp_path / "work", entrypoint("hang"), timeout=15)
+
+
+def test_an_answer_that_differs_from_eager_is_not_shipped(tmp_path: Path) -> None:
+    match = r"entrypoint two_faced: sample 1/1: .* differs from eager: "
+    with pytest.raises(VerifyError, match=match) as caught:
+        build(tmp_path / "work", entrypoint("two_faced"))
+    assert "Mismatched elements: 6 / 6" in str(caught.value)
+
+
+def test_a_missing_compiler_is_named_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    with pytest.raises(
+        BuildError, match=r"the C\+\+ compiler '/nonexistent/g\+\+' was not found; install g\+\+ or set CXX"
+    ):
+        build(tmp_path / "work", entrypoint("fine"))
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_an_unknown_variant_is_named_before_anything_is_done(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'variants: unknown variant "x86-64-v9"; known: "native", '):
+        build(tmp_path / "work", entrypoint("fine"), variants=["x86-64-v9"])
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_every_error_of_a_build_is_one_for_its_author() -> None:
+    assert all(issubclass(kind, BuildError) for kind in (CaptureError, ConfigError, Unsupported, VerifyError))
+    text = str(Unsupported("a construct", "model.py:3", "Do this."))
+    assert text == "a construct\n  at model.py:3\n  Do this."

@@ -1,0 +1,102 @@
+"""What the slow tests share: one zoo of entrypoints, built once, and fresh processes that import it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).parent
+REPOSITORY = TESTS.parent
+ZOO = TESTS / "zoo"
+MARK = "::result::"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A process that ended: what it passed to `probe.result`, and what it printed."""
+
+    returncode: int
+    result: Any
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Site:
+    """A directory with installed packages; `run` runs code in fresh processes that import from it.
+
+    Nothing is in those processes' environment but where to import from: no home, no compiler, an
+    empty PATH. `probe` (tests/support/probe.py) is importable in them.
+    """
+
+    directory: Path
+
+    def run(
+        self, code: str, *, ok: bool = True, cwd: Path | None = None, stdin: Any = None, **env: str
+    ) -> Finished:
+        """Run a snippet; with `ok`, a failure of it is a failure of the test."""
+        environment = {
+            "PYTHONPATH": os.pathsep.join([str(self.directory), str(TESTS / "support")]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PATH": str(TESTS / "no-such-directory"),
+            **env,
+        }
+        process = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            cwd=cwd or self.directory,
+            input=json.dumps(stdin),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if ok:
+            assert process.returncode == 0, process.stderr
+        lines = [line for line in process.stdout.splitlines() if line.startswith(MARK)]
+        result = json.loads(lines[-1].removeprefix(MARK)) if lines else None
+        return Finished(process.returncode, result, process.stdout, process.stderr)
+
+    def copy(self, destination: Path) -> Site:
+        shutil.copytree(self.directory, destination)
+        return Site(destination)
+
+
+def build(project: Path, sources: Path, work: Path, report: Callable[[str], None] = print) -> Site:
+    """Run a project's build, without Hatch, and lay the package out as its wheel would."""
+    from hatch_precompile.build import build_bundle
+    from hatch_precompile.config import load
+
+    work.mkdir(parents=True)
+    table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["hooks"][
+        "precompile"
+    ]
+    config = load(table, default_package=project.name)
+    built = build_bundle(config, root=project, source_roots=[sources], work=work, report=report)
+    # Files, where the build has links to the sources: tests change what they import.
+    laid_out = built.directory.parent.parent
+    site = work / "installed"
+    shutil.copytree(laid_out, site, ignore=shutil.ignore_patterns("__pycache__"))
+    return Site(site)
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """The zoo (tests/zoo), built and verified; shared, so read-only."""
+    return build(ZOO, ZOO / "src", tmp_path_factory.mktemp("zoo") / "work")
+
+
+@pytest.fixture
+def zoo_copy(zoo: Site, tmp_path: Path) -> Iterator[Site]:
+    """The zoo for one test to change."""
+    yield zoo.copy(tmp_path / "site")

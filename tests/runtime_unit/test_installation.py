@@ -1,0 +1,127 @@
+"""Whether a bundle fits this process, checked before anything of it is loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hatch_precompile.bundle import FORMAT
+from hatch_precompile.runtime_package import runtime
+
+installation = runtime("installation")
+Unfit = installation.Unfit
+
+
+def manifest(**built_with: Any) -> dict[str, Any]:
+    facts = {
+        "torch": torch.__version__,
+        "torch_git": torch.version.git_version,
+        "python": "3.11",
+        "magic": importlib.util.MAGIC_NUMBER.hex(),
+    }
+    return {"format": FORMAT, "built_with": facts | built_with, "variants": []}
+
+
+def test_the_plugin_writes_the_format_the_runtime_reads() -> None:
+    assert installation.FORMAT == FORMAT
+
+
+class TestManifest:
+    def test_it_is_read(self, tmp_path: Path) -> None:
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest()))
+        assert installation._read_manifest(str(tmp_path)) == manifest()
+
+    @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 10])
+    def test_one_that_cannot_be_read_is_named(self, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "manifest.json").write_bytes(content)
+        with pytest.raises(Unfit, match=r"manifest\.json cannot be read .*; reinstall the package"):
+            installation._read_manifest(str(tmp_path))
+
+    def test_a_missing_one_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(Unfit, match=r"manifest\.json cannot be read .*No such file"):
+            installation._read_manifest(str(tmp_path))
+
+    @pytest.mark.parametrize(
+        "content", ["[]", "3", "{}", '{"format": 0}', '{"format": "1"}', '{"format": 2}']
+    )
+    def test_another_format_is_not_read(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "manifest.json").write_text(content)
+        with pytest.raises(Unfit, match=f"this runtime reads {FORMAT}"):
+            installation._read_manifest(str(tmp_path))
+
+
+class TestPython:
+    def test_this_one_fits(self) -> None:
+        installation._check_python(manifest(python="written by another patch version"))
+
+    def test_another_magic_number_does_not(self) -> None:
+        with pytest.raises(Unfit, match=r"built for Python 3\.12 .*; install a wheel built for this Python"):
+            installation._check_python(manifest(python="3.12", magic="cb0d0d0a"))
+
+
+class TestTorch:
+    def test_this_one_fits(self) -> None:
+        installation._check_torch(manifest())
+
+    def test_the_local_part_of_the_version_does_not_count(self) -> None:
+        installation._check_torch(manifest(torch=torch.__version__.split("+")[0] + "+elsewhere"))
+
+    def test_another_version_does_not(self) -> None:
+        with pytest.raises(
+            Unfit, match=r"built with torch 2\.0\.1\+cpu, .*; install torch==2\.0\.1 or a wheel"
+        ):
+            installation._check_torch(manifest(torch="2.0.1+cpu"))
+
+    def test_another_build_of_the_same_version_does_not(self) -> None:
+        with pytest.raises(Unfit, match="another build of torch"):
+            installation._check_torch(manifest(torch_git="0" * 40))
+
+
+class TestVariant:
+    @pytest.fixture(autouse=True)
+    def cpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        capabilities = {"architecture": "x86_64", "avx2": True, "fma3": True, "avx512_f": False, "cores": 8}
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+
+    @staticmethod
+    def choose(**variants: list[str]) -> str:
+        found = [{"name": name, "requires": requires} for name, requires in variants.items()]
+        name: str = installation._choose_variant({"variants": found})
+        return name
+
+    def test_the_most_demanding_that_fits_is_chosen(self) -> None:
+        assert self.choose(small=[], large=["avx2", "fma3"], middle=["avx2"], other=["avx512_f"]) == "large"
+
+    def test_a_flag_that_is_there_but_false_is_lacking(self) -> None:
+        with pytest.raises(Unfit, match="this CPU cannot run it: wide needs avx512_f; install a wheel"):
+            self.choose(wide=["avx2", "avx512_f"])
+
+    def test_every_variant_says_what_it_lacks(self) -> None:
+        with pytest.raises(Unfit, match="a needs amx; b needs avx512_f, sve"):
+            self.choose(a=["amx"], b=["sve", "avx512_f"])
+
+
+class TestGivingUp:
+    def test_is_one_warning_that_names_the_package(self) -> None:
+        with pytest.warns(installation.PrecompileWarning, match=r"^model: compiled code is not used: why$"):
+            installation.give_up("model", Unfit("why"), "")
+
+    def test_an_unforeseen_error_is_named_by_its_type(self) -> None:
+        with pytest.warns(installation.PrecompileWarning, match="KeyError: 'frames'"):
+            installation.give_up("model", KeyError("frames"), "")
+
+    def test_strict_raises(self) -> None:
+        with pytest.raises(installation.PrecompileError, match=r"^model: compiled code is not used: why$"):
+            installation.give_up("model", Unfit("why"), "strict")
+
+    def test_it_never_raises_otherwise(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            installation.give_up("model", Unfit("why"), "")
+        assert capsys.readouterr().err == "model: compiled code is not used: why\n"

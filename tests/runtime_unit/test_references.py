@@ -1,0 +1,284 @@
+"""References and constants: how an entry names an object, and how it is found again."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import enum
+import functools
+import marshal
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.names import Namer
+from hatch_precompile.runtime_package import runtime
+
+references = runtime("references")
+Stale = references.Stale
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("made_for_a_test")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    source = """
+import functools
+def plain(x): return x + 1
+def decorate(f):
+    @functools.wraps(f)
+    def wrapper(*args): return f(*args)
+    return wrapper
+@decorate
+def decorated(x): return x * 2
+class Thing:
+    table = {"a": [10, 20]}
+    def method(self): return 1
+    @staticmethod
+    def static(): return 2
+    @classmethod
+    def cls(cls): return 3
+    class Inner:
+        def method(self): return 4
+def outer():
+    def inner(): return 5
+    return inner
+"""
+    exec(compile(source, "made_for_a_test.py", "exec"), module.__dict__)
+    module.__file__ = "made_for_a_test.py"
+    return module
+
+
+class TestResolve:
+    @pytest.mark.parametrize(
+        ("steps", "expression"),
+        [
+            ((), "m"),
+            ((("a", "plain"),), "m.plain"),
+            ((("a", "Thing"), ("a", "Inner"), ("a", "method")), "m.Thing.Inner.method"),
+            ((("a", "Thing"), ("a", "table"), ("i", "a"), ("i", 1)), "m.Thing.table['a'][1]"),
+            ((("a", "Thing"), ("d", "static")), "vars(m.Thing)['static']"),
+            ((("a", "plain"), ("t", None)), "type(m.plain)"),
+            ((("a", "outer"), ("a", "__code__"), ("k", 1)), "m.outer.__code__.co_consts[1]"),
+        ],
+    )
+    def test_steps_lead_to_the_object(self, module: ModuleType, steps: Any, expression: str) -> None:
+        assert references.resolve("made_for_a_test", steps) is eval(expression, {"m": module})
+
+    @pytest.mark.parametrize(
+        "steps",
+        [
+            (("a", "missing"),),
+            (("a", "Thing"), ("d", "missing")),
+            (("a", "Thing"), ("a", "table"), ("i", "b")),
+            (("a", "Thing"), ("a", "table"), ("i", "a"), ("i", 2)),
+            (("a", "plain"), ("i", 0)),
+            (("a", "outer"), ("a", "__code__"), ("k", 99)),
+        ],
+    )
+    def test_a_broken_way_is_stale_and_spelled(self, module: ModuleType, steps: Any) -> None:
+        with pytest.raises(Stale, match=r"^made_for_a_test.* is gone"):
+            references.resolve("made_for_a_test", steps)
+
+    def test_a_module_is_not_imported_for_it(self) -> None:
+        assert "this" not in sys.modules
+        with pytest.raises(Stale, match="module this is not imported"):
+            references.resolve("this", ())
+        assert "this" not in sys.modules
+
+    def test_a_way_is_spelled_as_python_would(self) -> None:
+        steps = (("a", "b"), ("i", "k"), ("d", "m"), ("k", 3))
+        assert references.spell("a", steps) == "a.b['k'].__dict__['m'].co_consts[3]"
+        assert references.spell("a", (("t", None),)) == "type(a)"
+
+
+class TestUnwrap:
+    """An activated entrypoint stands in a wrapper; references mean what is behind it."""
+
+    @staticmethod
+    def wrap(function: Any) -> Any:
+        def wrapper(*args: Any) -> Any:
+            return function(*args)
+
+        functools.update_wrapper(wrapper, function)
+        wrapper._precompiled_original = function  # type: ignore[attr-defined]
+        return wrapper
+
+    def test_the_function_behind_the_wrappers_of_several_wheels(self, module: ModuleType) -> None:
+        assert references.unwrap(self.wrap(self.wrap(module.plain))) is module.plain
+
+    def test_a_reference_leads_behind_them(self, module: ModuleType) -> None:
+        plain = module.plain
+        module.plain = self.wrap(plain)
+        assert references.resolve("made_for_a_test", (("a", "plain"),)) is plain
+        assert references.resolve("made_for_a_test", (("a", "plain"), ("a", "__code__"))) is plain.__code__
+
+    def test_a_wrapped_class_method_is_read_bound(self, module: ModuleType) -> None:
+        function = vars(module.Thing)["cls"].__func__
+        module.Thing.cls = classmethod(self.wrap(function))
+        steps = (("a", "Thing"), ("a", "cls"), ("a", "__code__"))
+        assert references.resolve("made_for_a_test", steps) is function.__code__
+
+    @pytest.mark.parametrize("value", [len, 3, None, "text", torch.nn.Linear, functools.partial(len)])
+    def test_everything_else_is_itself(self, value: Any) -> None:
+        assert references.unwrap(value) is value
+
+    def test_a_bound_method_is_itself(self, module: ModuleType) -> None:
+        method = module.Thing().method
+        assert references.unwrap(method) is method
+
+
+def function(source: str, *, filename: str = "a.py", line: int = 1) -> FunctionType:
+    namespace: dict[str, Any] = {}
+    exec(compile("\n" * line + source, filename, "exec"), namespace)
+    made: FunctionType = namespace["f"]
+    return made
+
+
+class TestFingerprint:
+    BASE = "def f(x, y=1):\n    return [g(z) for z in x if z in {'a', 'b'}]"
+
+    def test_it_does_not_depend_on_where_the_source_stands(self) -> None:
+        moved = function(self.BASE, filename="/elsewhere/b.py", line=40)
+        assert references.fingerprint(function(self.BASE)) == references.fingerprint(moved)
+
+    def test_comments_and_spacing_do_not_count(self) -> None:
+        spaced = self.BASE.replace(":\n", ":  # a comment\n\n")
+        assert references.fingerprint(function(self.BASE)) == references.fingerprint(function(spaced))
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("'b'", "'c'"),
+            ("g(z)", "h(z)"),
+            ("if z in", "if z not in"),
+            ("y=1", "*, y=1"),
+            ("(x", "(x, w"),
+            ("z", "q"),
+        ],
+    )
+    def test_what_is_executed_counts(self, old: str, new: str) -> None:
+        changed = function(self.BASE.replace(old, new))
+        assert references.fingerprint(function(self.BASE)) != references.fingerprint(changed)
+
+    def test_numbers_that_are_equal_but_differ_in_type_count(self) -> None:
+        one, other = function("def f(): return 1"), function("def f(): return 1.0")
+        assert references.fingerprint(one) != references.fingerprint(other)
+
+    def test_it_is_the_same_in_every_process(self) -> None:
+        code = (
+            "from hatch_precompile.runtime_package import runtime\n"
+            "def f(x): return x in {'a', 'b', 'c', 'd', ('e', 1), None}\n"
+            "print(runtime('references').fingerprint(f))"
+        )
+        seen = {
+            subprocess.run(
+                [sys.executable, "-c", code],
+                env={"PYTHONHASHSEED": seed},
+                cwd=Path(__file__).parents[2],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for seed in "123"
+        }
+        assert len(seen) == 1
+
+    def test_a_class_and_a_builtin_count_by_name_and_others_by_identity_alone(self) -> None:
+        assert references.fingerprint(torch.nn.Linear) == "type torch.nn.modules.linear.Linear"
+        assert references.fingerprint(len) == "builtin len"
+        assert references.fingerprint(object()) == ""
+
+    def test_a_changed_function_is_stale_by_name(self, module: ModuleType) -> None:
+        expected = references.fingerprint(module.plain)
+        assert references.check("made_for_a_test", (("a", "plain"),), expected) is module.plain
+        module.plain.__code__ = module.outer.__code__
+        with pytest.raises(Stale, match=r"^made_for_a_test\.plain has changed since the build$"):
+            references.check("made_for_a_test", (("a", "plain"),), expected)
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.complex_numbers(allow_nan=False)
+    | st.just(...)
+)
+hashable = st.recursive(
+    plain, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=6
+)
+constants = st.recursive(
+    hashable | st.slices(9) | st.just(torch.float16) | st.just(Color.RED) | st.just(torch.Size([2, 3])),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.sets(hashable, max_size=3)
+        | st.dictionaries(hashable, inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+class TestConstants:
+    @given(constants)
+    def test_what_the_plugin_encodes_the_runtime_decodes(self, value: Any) -> None:
+        encoded = marshal.loads(marshal.dumps(Namer({}).constant(value)))
+        decoded = references.decode(encoded)
+        assert decoded == value
+        assert type(decoded) is type(value)
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            torch.float32,
+            torch.nn.Linear,
+            torch.relu,
+            len,
+            collections.OrderedDict,
+            torch.device("cpu"),
+            torch.contiguous_format,
+            range(1, 9, 2),
+            torch,
+            torch.nn.Linear.forward,
+            torch.nn.Linear.forward.__code__,
+            torch.strided,
+            vars(builtins),
+        ],
+    )
+    def test_things_known_by_identity_are_found_again(self, value: Any) -> None:
+        encoded = marshal.loads(marshal.dumps(Namer({}).constant(value)))
+        decoded = references.decode(encoded)
+        assert decoded is value or (decoded == value and isinstance(value, (torch.device, range)))
+
+    def test_a_decorators_cell_and_a_nested_functions_code_are_found(self, module: ModuleType) -> None:
+        inside = module.decorated.__wrapped__
+        nested = module.outer().__code__
+        for value in (inside, inside.__code__, nested):
+            assert references.decode(Namer(vars(module)).reference(value)) is value
+
+    @pytest.mark.parametrize("value", [object(), lambda x: x, type("Local", (), {})])
+    def test_what_has_no_name_is_refused_with_advice(self, value: Any) -> None:
+        with pytest.raises(Unsupported, match=r"has no name that another process could find it by") as caught:
+            Namer({}).constant(value, None, "model.py:3 in forward")
+        assert "at model.py:3 in forward" in str(caught.value)
+        assert "module-level function, class or object" in str(caught.value)
+
+    @pytest.mark.parametrize("encoded", [["future"], ["ref", "os", (("z", 1),), ""]])
+    def test_what_a_later_format_may_hold_is_stale(self, encoded: list[Any]) -> None:
+        with pytest.raises(Stale, match="unknown"):
+            references.decode(encoded)

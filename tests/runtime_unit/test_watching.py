@@ -1,0 +1,136 @@
+"""Waiting for modules: the callback comes after their code has run, and nothing else changes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_precompile.runtime_package import runtime
+
+watching = runtime("watching")
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Write modules that can be imported for the length of a test."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    modules = set(sys.modules)
+    finders = list(sys.meta_path)
+
+    def write(**sources: str) -> None:
+        for name, source in sources.items():
+            path = tmp_path / name.replace("__", "/")
+            path = path / "__init__.py" if source.startswith("# package") else path.with_suffix(".py")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(source)
+        importlib.invalidate_caches()
+
+    yield write
+    sys.meta_path[:] = finders
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+class Seen(list[Any]):
+    """What was there each time the callback ran."""
+
+    def __init__(self, look: Callable[[], Any]) -> None:
+        self.look = look
+
+    def __call__(self) -> None:
+        self.append(self.look())
+
+
+def test_the_callback_runs_once_the_modules_code_has_run(write: Callable[..., None]) -> None:
+    write(watched_a="early = 1\nlate = 2")
+    seen = Seen(lambda: (sys.modules["watched_a"].late, watching.is_imported("watched_a")))
+    watching.when_imported({"watched_a"}, seen)
+    assert seen == []
+    importlib.import_module("watched_a")
+    importlib.import_module("watched_a")
+    assert seen == [(2, True)]
+
+
+def test_a_module_that_is_still_running_is_not_imported(write: Callable[..., None]) -> None:
+    write(watched_outer="import watched_inner\nlate = 1", watched_inner="")
+    seen = Seen(lambda: watching.is_imported("watched_outer"))
+    watching.when_imported({"watched_inner", "watched_outer"}, seen)
+    importlib.import_module("watched_outer")
+    assert seen == [False, True]
+
+
+def test_modules_of_a_package_can_be_waited_for(write: Callable[..., None]) -> None:
+    write(watched_pkg="# package", watched_pkg__part="value = 3")
+    seen = Seen(lambda: sys.modules["watched_pkg.part"].value)
+    watching.when_imported({"watched_pkg.part"}, seen)
+    importlib.import_module("watched_pkg")
+    assert seen == []
+    importlib.import_module("watched_pkg.part")
+    assert seen == [3]
+
+
+def test_nothing_stays_on_the_import_system(write: Callable[..., None]) -> None:
+    write(watched_b="", watched_c="")
+    before = list(sys.meta_path)
+    watching.when_imported({"watched_b", "watched_c"}, lambda: None)
+    importlib.import_module("watched_b")
+    assert sys.meta_path != before
+    importlib.import_module("watched_c")
+    assert sys.meta_path == before
+
+
+def test_waiting_for_nothing_leaves_the_import_system_alone() -> None:
+    before = list(sys.meta_path)
+    watching.when_imported(set(), lambda: None)
+    assert sys.meta_path == before
+
+
+def test_the_waiting_can_be_ended(write: Callable[..., None]) -> None:
+    write(watched_d="")
+    before = list(sys.meta_path)
+    seen = Seen(lambda: True)
+    stop = watching.when_imported({"watched_d"}, seen)
+    stop()
+    assert sys.meta_path == before
+    importlib.import_module("watched_d")
+    stop()
+    assert seen == []
+
+
+def test_two_waiting_for_the_same_module_are_both_called(write: Callable[..., None]) -> None:
+    write(watched_e="value = 1")
+    first, second = Seen(lambda: sys.modules["watched_e"].value), Seen(lambda: sys.modules["watched_e"].value)
+    watching.when_imported({"watched_e"}, first)
+    watching.when_imported({"watched_e"}, second)
+    importlib.import_module("watched_e")
+    assert (first, second) == ([1], [1])
+
+
+def test_the_module_keeps_its_own_loader_and_spec(write: Callable[..., None]) -> None:
+    write(watched_f="", plain_f="")
+    watching.when_imported({"watched_f"}, lambda: None)
+    watched, plain = importlib.import_module("watched_f"), importlib.import_module("plain_f")
+    assert type(watched.__loader__) is type(plain.__loader__)
+    assert type(watched.__spec__.loader) is type(plain.__spec__.loader)
+    assert importlib.reload(watched) is watched
+
+
+def test_a_modules_own_error_is_what_is_raised(write: Callable[..., None]) -> None:
+    write(watched_g="1 / 0")
+    seen = Seen(lambda: True)
+    watching.when_imported({"watched_g"}, seen)
+    with pytest.raises(ZeroDivisionError):
+        importlib.import_module("watched_g")
+    assert seen == []
+    assert not watching.is_imported("watched_g")
+
+
+def test_a_module_that_does_not_exist_is_the_usual_error(write: Callable[..., None]) -> None:
+    watching.when_imported({"watched_missing"}, lambda: None)
+    with pytest.raises(ModuleNotFoundError, match="No module named 'watched_missing'"):
+        importlib.import_module("watched_missing")

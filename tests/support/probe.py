@@ -1,0 +1,154 @@
+"""What a fresh process needs to say what happened in it. Imports torch only where it must."""
+
+import contextlib
+import json
+import sys
+
+MARK = "::result::"
+
+
+def result(**values):
+    """Hand values to the test."""
+    print(f"\n{MARK}{json.dumps(values)}", flush=True)
+
+
+def argument():
+    """What the test passed as `stdin`."""
+    return json.load(sys.stdin)
+
+
+def loaded(*names):
+    """Which of these modules have been imported."""
+    return [name for name in names if name in sys.modules]
+
+
+def compilers():
+    return loaded("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "hatch_precompile")
+
+
+def status(name, package="zoo"):
+    return sys.modules[f"{package}._precompiled"].status()["entrypoints"][name]
+
+
+def hits(name, package="zoo"):
+    return status(name, package)["hits"]
+
+
+def served(name, call, package="zoo"):
+    """Whether an entry took this call."""
+    before = hits(name, package)
+    call()
+    return hits(name, package) > before
+
+
+def outcome(call):
+    """A call's tensor, or the error it raises, as something to compare."""
+    return described(attempt(call))
+
+
+def attempt(call):
+    import torch
+
+    torch.manual_seed(0)
+    try:
+        return call()
+    except Exception as error:
+        return error
+
+
+def described(value):
+    import torch
+
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    facts = [type(value).__name__, str(value.dtype), list(value.shape), value.requires_grad]
+    plain = value.detach().as_subclass(torch.Tensor)
+    return facts if plain.device.type == "meta" else [*facts, plain.tolist()]
+
+
+def forbid_side_effects():
+    """From here on, starting a process, writing a file or opening a connection is remembered and refused."""
+    import os
+
+    done = []
+    processes = (
+        "subprocess.Popen",
+        "os.system",
+        "os.posix_spawn",
+        "os.exec",
+        "os.fork",
+        "os.forkpty",
+        "pty.spawn",
+    )
+    files = (
+        "os.mkdir",
+        "os.rename",
+        "os.remove",
+        "os.rmdir",
+        "os.link",
+        "os.symlink",
+        "os.truncate",
+        "os.chmod",
+    )
+    writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+    def hook(event, args):
+        writes = event == "open" and (
+            set(args[1] or "") & set("wax+") or (isinstance(args[2], int) and args[2] & writing)
+        )
+        if writes or event in processes or event in files or event == "socket.connect":
+            done.append(f"{event} {args}")
+            raise PermissionError(f"{event} {args}")
+
+    sys.addaudithook(hook)
+    return done
+
+
+class Change:
+    """One change to a call, made by a snippet and taken back afterwards."""
+
+    def __init__(self, stack):
+        self.undo = stack.callback
+        self.within = stack.enter_context
+
+    def patch(self, owner, name, value):
+        missing = object()
+        before = vars(owner).get(name, missing)
+        setattr(owner, name, value)
+        self.undo(lambda: delattr(owner, name) if before is missing else setattr(owner, name, before))
+
+
+def try_changes(name, snippets, namespace, setup, call, eager):
+    """For each snippet: was the call served before, with and after the change, and did it do as eager does.
+
+    setup: fills a namespace anew; call and eager: expressions in it. The namespace of a snippet also
+    has `patch(owner, name, value)`, `undo(callable)` and `within(context)`.
+    """
+    return {label: _try(name, snippet, namespace, setup, call, eager) for label, snippet in snippets.items()}
+
+
+def _try(name, snippet, namespace, setup, call, eager):
+    def fresh():
+        space = dict(namespace)
+        exec(setup, space)
+        return space
+
+    space = fresh()
+    plain = served(name, lambda: eval(call, space))
+    with contextlib.ExitStack() as stack:
+        change = Change(stack)
+        space.update(patch=change.patch, undo=change.undo, within=change.within)
+        exec(snippet, space)
+        before = hits(name)
+        got = attempt(lambda: eval(call, space))
+        changed = hits(name) > before
+        expected = attempt(lambda: eval(eager, space))
+    other = fresh()
+    again = served(name, lambda: eval(call, other))
+    return {
+        "plain": plain,
+        "changed": changed,
+        "again": again,
+        "got": described(got),
+        "expected": described(expected),
+    }

@@ -1,0 +1,504 @@
+"""Fails first when torch changes under us: every private API the plugin and the runtime lean on.
+
+Each test names what would break. What is listed here was read from torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+import torch._dynamo.config
+import torch._functorch.config
+import torch._inductor.config
+from torch._C._dynamo import eval_frame, guards
+from torch._dynamo import convert_frame
+from torch._dynamo.guards import CheckFunctionManager, GuardBuilder
+from torch._functorch._aot_autograd import runtime_wrappers, schemas
+
+from hatch_precompile import torch_internals
+from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
+from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
+from hatch_precompile.runtime_package import runtime
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def methods(suffix: str = "", prefix: str = "") -> set[str]:
+    """Methods of the classes guard trees are built with."""
+    names = {name for cls in torch_internals.guard_manager_classes() for name in vars(cls)}
+    return {name for name in names if name.startswith(prefix) and name.endswith(suffix)}
+
+
+class TestGuardVocabulary:
+    # Known, and refused by lowering with a sentence: no accessor of ours leads there.
+    REFUSED_ACCESSORS = frozenset({"clone_manager"})
+    ROOT_LEAVES = frozenset(
+        {
+            "add_default_device_guard",
+            "add_dual_level_match_guard",
+            "add_epilogue_lambda_guard",
+            "add_global_state_guard",
+            "add_lambda_guard",
+            "add_tensor_match_guard",
+            "add_torch_function_mode_stack_guard",
+        }
+    )
+    REFUSED_LEAVES = frozenset(
+        {
+            "add_complex_is_nan_guard",
+            "add_dict_version_guard",
+            "add_dispatch_key_set_guard",
+            "add_fake_script_type_match_guard",
+            "add_range_iterator_match_guard",
+            "add_tuple_iterator_length_guard",
+        }
+    )
+
+    def test_there_is_no_accessor_we_do_not_know(self) -> None:
+        assert methods(suffix="_manager") - self.REFUSED_ACCESSORS - set(ACCESSORS) == set()
+
+    def test_there_is_no_check_we_do_not_know(self) -> None:
+        lowered = {f"add_{kind}" for kind in LEAVES}
+        assert methods(prefix="add_") - lowered - self.ROOT_LEAVES - self.REFUSED_LEAVES == set()
+
+    def test_every_check_we_lower_is_still_there(self) -> None:
+        assert {f"add_{kind}" for kind in LEAVES} | self.ROOT_LEAVES <= methods(prefix="add_")
+
+    def test_other_methods_are_read_only(self) -> None:
+        """Something that adds to a tree under another kind of name would go unrecorded."""
+        rest = {
+            name
+            for name in methods()
+            if not name.startswith(("_", "add_", "get_", "is_", "has_", "mark_"))
+            and not name.endswith("_manager")
+        }
+        assert rest == {"attach_compile_id", "check", "check_verbose", "fail_count"}
+
+    def test_accessors_take_their_key_by_the_name_we_read(self) -> None:
+        """pybind writes the signature into the docstring; dynamo calls some by position."""
+        for cls in torch_internals.guard_manager_classes():
+            for name in set(vars(cls)) & set(ACCESSORS):
+                key = ACCESSORS[name]
+                first = vars(cls)[name].__doc__.partition("self: ")[2].split(", ")[1].partition(":")[0]
+                assert first in (key or "source", "arg0"), name  # arg0: raises, whatever it is given
+
+    def test_relational_guards_are_called_through_their_module(self) -> None:
+        module, names = torch_internals.relational_guards()
+        present = {name for name in vars(module) if name.startswith("install_") and name.endswith("_guard")}
+        assert present - {"install_guard"} == set(names)
+
+    def test_symbolic_guards_come_as_text(self) -> None:
+        method = torch_internals.guard_builder().add_python_lambda_leaf_guard_to_root
+        assert parameters(method) == [
+            "self",
+            "code_parts",
+            "verbose_code_parts",
+            "closure_vars",
+            "is_epilogue",
+        ]
+        assert torch_internals.guard_builder() is GuardBuilder
+
+
+class TestTracing:
+    def test_the_functions_we_stand_in_front_of(self) -> None:
+        assert parameters(CheckFunctionManager.__init__)[:3] == ["self", "f_code", "output_graph"]
+        assert parameters(convert_frame._compile)[0] == "code"
+        assert {"guarded_code", "skip_reason"} <= set(convert_frame.ConvertFrameReturn.__annotations__)
+        assert parameters(convert_frame.register_bytecode_hook) == ["hook"]
+
+    def test_a_frame_is_seen_with_all_we_read_of_it(self) -> None:
+        frames: list[torch_internals.FrameTrace] = []
+        skips: list[tuple[CodeType, str]] = []
+        recorder = GuardRecorder()
+
+        def helper(x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+        def target(x: torch.Tensor) -> torch.Tensor:
+            return helper(torch.sin(x))
+
+        torch._dynamo.reset()
+        with (
+            torch_internals.capture_settings({}, graphs_expected=1),
+            recorder.recording(),
+            torch_internals.tracing_frames(frames.append, lambda code, reason: skips.append((code, reason))),
+        ):
+            torch.compile(target, backend=lambda graph, _: graph.forward)(torch.ones(3))
+        (frame,) = frames
+        assert skips == []
+        assert frame.code is target.__code__
+        assert frame.new_code is not frame.code
+        assert frame.frame_globals is globals()
+        assert any(name.startswith("__compiled_fn_") for name in frame.injected)
+        assert {code.co_name for code in frame.traced} == {"target", "helper"}
+        tree = recorder.tree(frame.root)
+        assert {child.accessor for child in tree.children} >= {"framelocals", "globals_dict"}
+        assert {leaf.kind for leaf in tree.leaves} >= {
+            "global_state_guard",
+            "torch_function_mode_stack_guard",
+        }
+        assert frame.root.check({"x": torch.ones(3), "helper": helper})
+
+    def test_what_was_patched_is_put_back(self) -> None:
+        before = (CheckFunctionManager.__init__, convert_frame._compile, guards.GuardManager.add_lambda_guard)
+        with (
+            GuardRecorder().recording(),
+            torch_internals.tracing_frames(lambda frame: None, lambda code, reason: None),
+        ):
+            assert CheckFunctionManager.__init__ is not before[0]
+        assert before == (
+            CheckFunctionManager.__init__,
+            convert_frame._compile,
+            guards.GuardManager.add_lambda_guard,
+        )
+
+    def test_the_settings_of_a_capture_exist(self) -> None:
+        """config.patch raises for a name that is gone."""
+        with torch_internals.capture_settings({}, graphs_expected=9):
+            assert torch._inductor.config.cpp_wrapper is True
+            assert torch._inductor.config.cpp.dynamic_threads is True
+            assert torch._dynamo.config.record_runtime_overhead is False
+        assert torch._inductor.config.cpp_wrapper is False
+
+    def test_graph_breaks_are_counted_with_their_reasons(self) -> None:
+        from torch._dynamo.utils import counters
+
+        counters["graph_break"]["because"] += 1
+        assert "because" in torch_internals.graph_break_reasons()
+        assert torch_internals.graph_break_reasons() == []
+
+
+class TestInductor:
+    def test_the_parts_of_a_compile_we_stand_between(self) -> None:
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+        assert parameters(compile_fx)[:3] == ["model_", "example_inputs_", "inner_compile"]
+        assert parameters(compile_fx_inner)[:2] == ["gm", "example_inputs"]
+
+    def test_a_compiled_graph_says_what_we_read_of_it(self) -> None:
+        from torch._inductor.output_code import CompiledFxGraph
+
+        assert {"source_code", "constants", "inputs_to_check"} <= set(CompiledFxGraph.__annotations__)
+
+    def test_the_wrapper_loads_its_library_through_an_inherited_method(self) -> None:
+        from torch._inductor.codecache import CppWrapperCodeCache
+
+        assert inspect.ismethod(CppWrapperCodeCache.load_pybinding)
+        assert "load_pybinding" not in vars(CppWrapperCodeCache)
+
+    @pytest.mark.parametrize("name", ["cpp.march", "cpp.simdlen", "cpp.dynamic_threads", "cpp_wrapper"])
+    def test_a_variants_settings_exist(self, name: str) -> None:
+        owner: Any = torch._inductor.config
+        for part in name.split("."):
+            owner = getattr(owner, part)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "AOTDedupeWrapper",
+            "AOTDispatchSubclassWrapper",
+            "AOTSyntheticBaseWrapper",
+            "EffectTokensWrapper",
+            "FunctionalizedRngRuntimeWrapper",
+            "RuntimeWrapper",
+        ],
+    )
+    def test_aotautograds_wrappers_are_put_on_the_same_way(self, name: str) -> None:
+        wrapper = getattr(runtime_wrappers, name)
+        assert parameters(wrapper.post_compile) == ["self", "compiled_fn", "aot_config", "runtime_metadata"]
+        assert dataclasses.is_dataclass(wrapper)
+
+    def test_there_is_no_wrapper_we_do_not_know(self) -> None:
+        base = runtime_wrappers.CompilerWrapper
+        found = {
+            name
+            for name, value in vars(runtime_wrappers).items()
+            if isinstance(value, type) and issubclass(value, base) and value is not base
+        }
+        known = {
+            "AOTDedupeWrapper",
+            "AOTDispatchSubclassWrapper",
+            "AOTSyntheticBaseWrapper",
+            "DebugAssertWrapper",
+            "EffectTokensWrapper",
+            "FakifiedOutWrapper",
+            "FunctionalizedRngRuntimeWrapper",
+            "RuntimeWrapper",
+        }
+        assert found - known == set()
+
+    def test_the_metadata_of_a_graph_has_what_we_read(self) -> None:
+        names = {"mutated_inp_runtime_indices", "mutated_graph_handled_indices_seen_by_autograd"}
+        names |= {"num_intermediate_bases", "grad_enabled_mutation", "output_info", "input_info"}
+        meta = schemas.ViewAndMutationMeta
+        assert names <= {spec.name for spec in dataclasses.fields(meta)} | set(vars(meta)) | _assigned(meta)
+        assert {"output_type", "base_idx"} <= {
+            spec.name for spec in dataclasses.fields(schemas.OutputAliasInfo)
+        }
+        assert {"mutates_metadata", "mutates_storage_metadata"} <= {
+            spec.name for spec in dataclasses.fields(schemas.InputAliasInfo)
+        }
+
+    def test_there_is_no_kind_of_output_we_do_not_know(self) -> None:
+        assert {kind.name for kind in schemas.OutputType} == {
+            "alias_of_input",
+            "alias_of_intermediate",
+            "alias_of_intermediate_base_is_user_output",
+            "alias_of_intermediate_save_as_output",
+            "custom_function_view",
+            "is_input",
+            "non_alias",
+            "unsafe_view_alias",
+        }
+
+
+def _assigned(cls: Any) -> set[str]:
+    """Attributes a class sets on itself in __post_init__."""
+    return {name for name in cls.__post_init__.__code__.co_names if not name.startswith("_")}
+
+
+class TestRuntime:
+    def test_all_of_it_is_there_without_dynamo(self) -> None:
+        code = (
+            "import sys, torch\n"
+            "from hatch_precompile.runtime_package import runtime\n"
+            "private = runtime('torch_private')\n"
+            "private.guard_namespace()\n"
+            "private.StateGuard(private._guards.GlobalStateGuard().__getstate__())\n"
+            "loaded = [m for m in ('torch._dynamo', 'torch._inductor') if m in sys.modules]\n"
+            "sys.exit(str(loaded) if loaded else 0)"
+        )
+        subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+
+    def test_an_entry_serves_in_run_only_mode_and_its_guard_sees_the_locals(self) -> None:
+        private = runtime("torch_private")
+        seen: list[dict[str, Any]] = []
+
+        def target(x: int, *, y: int = 2) -> int:
+            return x + y
+
+        def other(x: int, *, y: int = 2) -> int:
+            return x * 100 + y
+
+        def guard(frame_locals: dict[str, Any]) -> bool:
+            seen.append(dict(frame_locals))
+            return bool(frame_locals["x"] == 7)
+
+        private.add_entry(target.__code__, guard, other.__code__)
+        assert private.eval_frame_callback() is None
+        before = private.set_eval_frame(False)
+        try:
+            answers = [target(7), target(8)]
+        finally:
+            private.set_eval_frame(None)
+        assert before is None
+        assert answers == [702, 10]
+        assert {"x": 7, "y": 2} in seen
+        assert target(7) == 9, "outside run-only mode nothing is served"
+
+    def test_entries_are_asked_in_order_and_before_dynamos(self) -> None:
+        private = runtime("torch_private")
+
+        def target(x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+        def first(x: torch.Tensor) -> torch.Tensor:
+            return x + 10
+
+        def second(x: torch.Tensor) -> torch.Tensor:
+            return x + 20
+
+        private.add_entry(target.__code__, lambda _: True, first.__code__)
+        private.add_entry(target.__code__, lambda _: True, second.__code__)
+
+        def refuse(graph: Any, inputs: Any) -> Any:
+            raise AssertionError("compiled")
+
+        assert torch.compile(target, backend=refuse)(torch.zeros(1)).item() == 10
+
+    def test_an_entry_added_during_a_lookup_is_seen_by_it(self) -> None:
+        private = runtime("torch_private")
+
+        def target() -> str:
+            return "eager"
+
+        def entry() -> str:
+            return "served"
+
+        def load(_: dict[str, Any]) -> bool:
+            if not loaded:
+                loaded.append(True)
+                private.add_entry(target.__code__, lambda _: True, entry.__code__)
+            return False
+
+        loaded: list[bool] = []
+        private.add_entry(target.__code__, load, target.__code__)
+        private.set_eval_frame(False)
+        try:
+            answer = target()
+        finally:
+            private.set_eval_frame(None)
+        assert answer == "served"
+
+    def test_an_error_in_a_guard_is_a_refusal(self) -> None:
+        private = runtime("torch_private")
+
+        def target() -> str:
+            return "eager"
+
+        def entry() -> str:
+            return "served"
+
+        private.add_entry(target.__code__, lambda frame_locals: bool(frame_locals["missing"]), entry.__code__)
+        private.set_eval_frame(False)
+        try:
+            answer = target()
+        finally:
+            private.set_eval_frame(None)
+        assert answer == "eager"
+
+    def test_the_global_state_is_json_and_the_thread_count_one_of_its_fields(self) -> None:
+        state = json.loads(guards.GlobalStateGuard().__getstate__())
+        assert set(state) == {
+            "allow_bf16_reduce",
+            "allow_fp16_reduce",
+            "allow_tf32",
+            "autocast_state",
+            "default_dtype",
+            "deterministic_algorithms",
+            "deterministic_algorithms_warn_only",
+            "grad_mode",
+            "num_threads",
+            "torch_function",
+            "torch_function_all_disabled",
+        }
+        assert state["num_threads"] == torch.get_num_threads()
+
+    def test_the_state_guard_follows_the_thread_count_and_nothing_else(self) -> None:
+        state = runtime("torch_private").StateGuard(guards.GlobalStateGuard().__getstate__())
+        threads = torch.get_num_threads()
+        assert state.check()
+        try:
+            torch.set_num_threads(threads + 1)
+            assert not state.check()
+            assert state.rebase()
+            assert state.check()
+        finally:
+            torch.set_num_threads(threads)
+        assert state.check() or state.rebase()
+        with torch.no_grad():
+            assert not state.check()
+            assert not state.rebase()
+            assert "grad_mode" in state.reason()
+
+    def test_tensor_guards_check_and_say_why(self) -> None:
+        check = guards.TensorGuards(
+            torch.empty(2, 3), dynamic_dims_sizes=[[None, 3]], dynamic_dims_strides=[[3, 1]]
+        )
+        assert check.check(torch.zeros(5, 3))
+        assert not check.check(torch.zeros(5, 4))
+        reason = check.check_verbose(torch.zeros(5, 3).double(), tensor_check_names=["L['x']"])
+        assert "tensor 'L['x']' dtype mismatch. expected Float, actual Double" in reason
+
+    @pytest.mark.parametrize(
+        ("call", "calm"),
+        [
+            (torch._C._get_tracing_state, None),
+            (torch._C._len_torch_dispatch_stack, 0),
+            (torch._C._functorch.peek_interpreter_stack, None),
+            (torch._C._len_torch_function_stack, 0),
+        ],
+    )
+    def test_the_questions_about_who_is_watching(self, call: Any, calm: Any) -> None:
+        assert call() == calm
+
+    def test_standing_by_is_true_in_calm_and_false_under_each_watcher(self) -> None:
+        import torch.autograd.forward_ad as forward_ad
+        from torch.utils.flop_counter import FlopCounterMode
+
+        standing_by = runtime("torch_private").standing_by
+        assert standing_by()
+        with FlopCounterMode(display=False):
+            assert not standing_by()
+        with forward_ad.dual_level():
+            assert not standing_by()
+        seen: list[bool] = []
+
+        def look(x: torch.Tensor) -> torch.Tensor:
+            seen.append(standing_by())
+            return x
+
+        torch.vmap(look)(torch.ones(2))
+        assert seen == [False]
+        assert standing_by()
+
+    def test_saved_tensors_hooks_are_asked_for(self) -> None:
+        ask = torch._C._autograd._top_saved_tensors_default_hooks
+        assert ask(True) is None
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+            assert ask(True) is not None
+
+    def test_the_default_device_is_a_module_attribute(self) -> None:
+        from torch.utils import _device
+
+        assert _device.CURRENT_DEVICE is None
+        torch.set_default_device("meta")
+        try:
+            assert torch.device("meta") == _device.CURRENT_DEVICE
+        finally:
+            torch.set_default_device(None)
+        with torch.device("meta"):
+            assert torch._C._len_torch_function_stack() == 1
+
+    def test_dispatch_keys_go_to_a_number_and_back(self) -> None:
+        keys = torch._C._dispatch_keys(torch.empty(1))
+        assert torch._C.DispatchKeySet.from_raw_repr(keys.raw_repr()) == keys
+        with torch.inference_mode():
+            assert torch._C._dispatch_keys(torch.empty(1)) != keys
+
+    def test_tensors_become_handles_and_handles_tensors(self) -> None:
+        tensor = torch.arange(3)
+        handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors([tensor])
+        (back,) = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(handles)
+        assert back.data_ptr() == tensor.data_ptr()
+
+    def test_the_rest_is_there(self) -> None:
+        assert isinstance(guards._torchinductor_pyobject_tensor_data_ptr, int)
+        assert {"SKIP", "DEFAULT", "RUN_ONLY"} <= set(eval_frame._FrameAction.__members__)
+        assert callable(eval_frame.set_code_exec_strategy)
+        assert callable(torch.autograd.graph.increment_version)
+        with torch._C._DisableAutocast():
+            pass
+
+    def test_a_module_call_prefers_the_compiled_call_of_its_class(self) -> None:
+        class Module(torch.nn.Module):
+            def forward(self) -> str:
+                return "eager"
+
+        module = Module()
+        assert torch.nn.Module._compiled_call_impl is None
+        Module._compiled_call_impl = lambda self: f"compiled, not {self._call_impl()}"  # type: ignore[method-assign,assignment]
+        assert module() == "compiled, not eager"
+
+    def test_a_cpu_says_what_it_can_as_true_and_false(self) -> None:
+        capabilities = torch.cpu.get_capabilities()
+        assert any(value is True for value in capabilities.values())
+        if capabilities.get("architecture") == "x86_64":
+            from hatch_precompile.variants import _LEVELS
+
+            assert {flag for level in _LEVELS.values() for flag in level} <= set(capabilities)
+        assert isinstance(torch.version.git_version, str)

@@ -1,0 +1,224 @@
+"""No entry serves a call that differs from its samples in anything the trace rested on.
+
+Each line of the tables is one change to a call that is served without it, and served again after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Site
+
+SETUP = """
+torch.manual_seed(0)
+torch.set_grad_enabled(False)
+model = zoo.models.Mlp().eval()
+x = torch.randn(4, 8)
+args, kwargs = (), {}
+"""
+CALL = "model(x, *args, **kwargs)"
+EAGER = "model._call_impl(x, *args, **kwargs)"
+
+# Not served, and what eager does is what happens.
+REFUSED = {
+    "another dtype of everything": "model.double(); x = x.double()",
+    "another dtype of the input": "x = x.double()",
+    "another rank": "x = x[None]",
+    "another device type": "model.to('meta'); x = x.to('meta')",
+    "another stride order": "x = torch.randn(8, 4).t()",
+    "strides with gaps": "x = torch.randn(4, 16)[:, ::2]",
+    "an input that requires grad": "x.requires_grad_()",
+    "a parameter that requires no grad": "model.first.weight.requires_grad_(False)",
+    "grad mode": "within(torch.enable_grad())",
+    "inference tensors": "within(torch.inference_mode()); x = torch.randn(4, 8)",
+    "the training flag": "model.train()",
+    "the training flag of a part": "model.block.dropout.train()",
+    "a submodule of a derived class": (
+        "model.block.linear = type('Other', (torch.nn.Linear,), {'forward': lambda self, x: x})(8, 8)"
+    ),
+    "a submodule of another class": "model.block.dropout = torch.nn.Identity()",
+    "a derived class of the target's": "model = type('Other', (zoo.models.Mlp,), {'gain': 3.0})().eval()",
+    "a changed attribute": "model.scale = 3.0",
+    "an attribute of another type": "model.scale = 2",
+    "an attribute that hides the class's": "model.gain = 2.5",
+    "a changed class attribute": "patch(zoo.models.Mlp, 'gain', 2.5)",
+    "a deleted attribute": "del model.scale",
+    "a monkeypatched function, imported by name": "patch(zoo.models, 'squash', lambda x: x)",
+    "a monkeypatched function, reached through its module": "patch(zoo.helpers, 'lift', lambda x: x)",
+    "a function with other code": (
+        "f = zoo.helpers.lift; undo(setattr, f, '__code__', f.__code__); f.__code__ = (lambda x: x).__code__"
+    ),
+    "a monkeypatched function of torch": "patch(torch, 'relu', torch.sigmoid)",
+    "a method that an instance hides": "model.block.mix = lambda x: x",
+    "a replaced module global": "patch(zoo.models, 'helpers', type('Other', (), {'lift': abs}))",
+    "another forward": "patch(zoo.models.Mlp, 'forward', lambda self, x: x)",
+    "a size above the range": "x = torch.randn(17, 8)",
+    "a size below the range": "x = torch.randn(2, 8)",
+    "a size of one": "x = torch.randn(1, 8)",
+    "a size of zero": "x = torch.randn(0, 8)",
+    "another size of a static dimension": "model = zoo.models.Mlp(9).eval(); x = torch.randn(4, 9)",
+    "one argument more": "args = (torch.ones(8),)",
+    "one keyword argument more": "kwargs = {'shift': torch.ones(8)}",
+    "an argument that does not exist": "kwargs = {'missing': 1}",
+    "too many arguments": "args = (None, None)",
+    "another default dtype": (
+        "torch.set_default_dtype(torch.float64); undo(torch.set_default_dtype, torch.float32)"
+    ),
+    "another default device": "within(torch.device('meta'))",
+    "autocast": "within(torch.autocast('cpu', torch.bfloat16))",
+    "deterministic algorithms": (
+        "torch.use_deterministic_algorithms(True); undo(torch.use_deterministic_algorithms, False)"
+    ),
+    "a tensor subclass": "x = x.as_subclass(type('Other', (torch.Tensor,), {}))",
+    "a tensor subclass with its own operators": (
+        "T = torch.Tensor.__torch_function__.__func__;"
+        "x = x.as_subclass(type('Other', (torch.Tensor,), {'__torch_function__': classmethod(T)}))"
+    ),
+    "a parameter as input": "x = torch.nn.Parameter(x, requires_grad=False)",
+    "a buffer of another dtype": "model.block.offset = model.block.offset.double()",
+    "a buffer of another shape": "model.block.offset = torch.zeros(4, 8)",
+    "a buffer that became a parameter": (
+        "del model.block.offset; model.block.offset = torch.nn.Parameter(torch.zeros(8))"
+    ),
+    "a weight with other strides": "model.first.weight = torch.nn.Parameter(torch.randn(8, 8).t())",
+    "a weight that is gone": "model.first.bias = None",
+    "a module shared by two names": "model.block.linear = model.first",
+    "an input that is a parameter": "model = zoo.models.Mlp().eval(); x = model.first.weight",
+}
+
+# Dynamo 2.13 takes methods of a module's class for constants: it guards the class, not what is in it.
+UNGUARDED = {
+    "a monkeypatched method of a submodule's class": "patch(zoo.models.Block, 'mix', lambda self, x: x)",
+    "a monkeypatched forward of a submodule's class": "patch(zoo.models.Block, 'forward', lambda self, x: x)",
+}
+
+# Somebody is watching the operators go by, and must see those of the eager model.
+STEPPED_ASIDE = {
+    "a torch function mode": "from torch.overrides import BaseTorchFunctionMode as Mode; within(Mode())",
+    "a dispatch mode": "from torch.utils.flop_counter import FlopCounterMode as M; within(M(display=False))",
+    "saved tensors hooks": "within(torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x))",
+    "forward-mode differentiation": (
+        "import torch.autograd.forward_ad as f; within(f.dual_level()); x = f.make_dual(x, x + 1)"
+    ),
+    "vmap": "f = model; e = model._call_impl; model = torch.vmap(f); model._call_impl = torch.vmap(e)",
+    "a functional transform": (
+        "f, e = model, model._call_impl; model = lambda x: torch.func.jvp(f, (x,), (x,))[1];"
+        "model._call_impl = lambda x: torch.func.jvp(e, (x,), (x,))[1]"
+    ),
+    "torch.jit.trace": (
+        "f, e = model, model._call_impl; model = lambda x: torch.jit.trace(f, x, check_trace=False)(x + 1);"
+        "model._call_impl = lambda x: e(x + 1)"
+    ),
+    "make_fx": (
+        "from torch.fx.experimental.proxy_tensor import make_fx;"
+        "f, e = model, model._call_impl; model = lambda x: make_fx(lambda y: f(y))(x)(x + 1);"
+        "model._call_impl = lambda x: e(x + 1)"
+    ),
+    "torch.export": (
+        "f, e = model, model._call_impl; model = lambda x: torch.export.export(f, (x,)).module()(x);"
+        "model._call_impl = e"
+    ),
+}
+
+
+def try_changes(zoo: Site, table: dict[str, str]) -> dict[str, Any]:
+    code = f"""
+import torch, zoo, probe
+import zoo.models
+probe.result(**probe.try_changes(
+    "mlp", probe.argument(), {{"torch": torch, "zoo": zoo}}, {SETUP!r}, {CALL!r}, {EAGER!r}))
+"""
+    result: dict[str, Any] = zoo.run(code, stdin=table).result
+    return result
+
+
+@pytest.fixture(scope="module")
+def refused(zoo: Site) -> dict[str, Any]:
+    return try_changes(zoo, REFUSED | UNGUARDED)
+
+
+@pytest.fixture(scope="module")
+def stepped_aside(zoo: Site) -> dict[str, Any]:
+    return try_changes(zoo, STEPPED_ASIDE)
+
+
+def expect_refusal(seen: dict[str, Any]) -> None:
+    assert seen["plain"], "the call is not served without the change either"
+    assert not seen["changed"], "an entry served the changed call"
+    assert seen["got"] == seen["expected"]
+    assert seen["again"], "the call is no longer served once the change is taken back"
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_a_change_is_not_served(refused: dict[str, Any], change: str) -> None:
+    expect_refusal(refused[change])
+
+
+@pytest.mark.xfail(strict=True, reason="torch.compile serves these calls too")
+@pytest.mark.parametrize("change", UNGUARDED)
+def test_a_method_monkeypatched_after_a_hit_is_not_served(refused: dict[str, Any], change: str) -> None:
+    expect_refusal(refused[change])
+
+
+@pytest.mark.parametrize("watcher", STEPPED_ASIDE)
+def test_a_watched_call_is_left_alone(stepped_aside: dict[str, Any], watcher: str) -> None:
+    expect_refusal(stepped_aside[watcher])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "zoo.models.squash = torch.sigmoid",
+        "zoo.helpers.lift = lambda x: x",
+        "torch.relu = torch.sigmoid",
+        "zoo.models.Block.mix = lambda self, x: x",
+        "zoo.models.Block.forward = lambda self, x: x",
+        "zoo.models.Mlp.forward = lambda self, x: x",
+        pytest.param(
+            "torch.nn.Linear.forward = lambda self, x: x",
+            marks=pytest.mark.xfail(strict=True, reason="torch's own code counts as fixed by its version"),
+        ),
+    ],
+)
+def test_what_was_monkeypatched_before_the_first_call_is_not_served(zoo: Site, change: str) -> None:
+    seen = zoo.run(f"""
+import warnings; warnings.simplefilter("ignore")
+import torch, probe, zoo.helpers, zoo.models
+{change}
+model = zoo.models.Mlp().eval()
+x = torch.randn(4, 8)
+with torch.no_grad():
+    got, expected = probe.outcome(lambda: model(x)), probe.outcome(lambda: model._call_impl(x))
+probe.result(hits=probe.hits("mlp"), same=got == expected)
+""").result
+    assert seen == {"hits": 0, "same": True}
+
+
+def test_channels_last_is_another_stride_order(zoo: Site) -> None:
+    seen = zoo.run("""
+import torch, probe, zoo.functions
+image = torch.randn(2, 3, 4, 5)
+whiten = zoo.functions.whiten
+with torch.no_grad():
+    plain = probe.served("whiten", lambda: whiten(image))
+    last = probe.served("whiten", lambda: whiten(image.to(memory_format=torch.channels_last)))
+probe.result(plain=plain, last=last)
+""").result
+    assert seen == {"plain": True, "last": False}
+
+
+def test_a_mode_is_served_in_that_mode_only(zoo: Site) -> None:
+    seen = zoo.run("""
+import torch, probe, zoo.tools
+x = torch.randn(6)
+halve = zoo.tools.Tool.halve
+def served(mode):
+    with mode():
+        return probe.served("halve", lambda: halve(x))
+modes = {"inference": torch.inference_mode, "no_grad": torch.no_grad, "grad": torch.enable_grad}
+probe.result(**{name: served(mode) for name, mode in modes.items()})
+""").result
+    assert seen == {"inference": True, "no_grad": False, "grad": False}

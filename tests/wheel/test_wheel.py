@@ -1,0 +1,277 @@
+"""A real wheel: built by the plugin's own wheel through `python -m build`, installed by pip, imported."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Site
+
+TESTS = Path(__file__).parents[1]
+REPOSITORY = TESTS.parent
+
+
+@dataclass(frozen=True)
+class Built:
+    wheel: Path
+    log: str
+    plugin: Path
+    project: Path
+
+    def names(self) -> list[str]:
+        with zipfile.ZipFile(self.wheel) as archive:
+            return archive.namelist()
+
+    def read(self, name: str) -> bytes:
+        with zipfile.ZipFile(self.wheel) as archive:
+            return archive.read(name)
+
+    def metadata(self, name: str) -> Message:
+        return Parser().parsestr(self.read(f"kiosk-1.0.dist-info/{name}").decode())
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    process = subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout
+    return process.stdout
+
+
+def build(project: Path, plugin: Path, out: Path, *arguments: str) -> tuple[Path, str]:
+    build = [sys.executable, "-m", "build", "--no-isolation", *arguments, "--outdir", str(out), str(project)]
+    log = run(*build, PYTHONPATH=str(plugin))
+    (artifact,) = out.iterdir()
+    return artifact, log
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    work = tmp_path_factory.mktemp("kiosk")
+    own, _ = build(REPOSITORY, REPOSITORY, work / "own", "--wheel")
+    run(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", work / "plugin", own)
+    project = work / "project"
+    shutil.copytree(TESTS / "kiosk", project, ignore=shutil.ignore_patterns("__pycache__"))
+    wheel, log = build(project, work / "plugin", work / "dist", "--wheel")
+    return Built(wheel, log, work / "plugin", project)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment that sees this one's packages, and has the wheel installed."""
+
+    python: Path
+    site: Path
+
+
+@pytest.fixture(scope="module")
+def environment(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    home = tmp_path_factory.mktemp("venv")
+    run(sys.executable, "-m", "venv", "--without-pip", home)
+    python = home / "bin" / "python"
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "parent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", built.wheel)
+    return Environment(python, site)
+
+
+def test_the_plugins_wheel_carries_the_runtime(built: Built) -> None:
+    carried = {
+        path.name: path.read_bytes() for path in (built.plugin / "hatch_precompile/_templates").glob("*.py")
+    }
+    assert carried == {path.name: path.read_bytes() for path in (REPOSITORY / "templates").glob("*.py")}
+
+
+def test_the_build_says_what_it_does(built: Built) -> None:
+    for line in (
+        "tint: import kiosk.prints:tint",
+        "compiling",
+        "tint: verify: sample 1/1: hit",
+        "1 entrypoints",
+    ):
+        assert line in built.log
+
+
+def test_the_tag_is_this_python_and_the_platform_the_library_runs_on(built: Built) -> None:
+    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    name, version, interpreter, abi, platform = built.wheel.stem.split("-")
+    assert (name, version, interpreter, abi) == ("kiosk", "1.0", python, python)
+    assert platform.endswith(sysconfig.get_platform().partition("-")[2].replace("-", "_"))
+    assert "linux" in platform
+    facts = built.metadata("WHEEL")
+    assert facts["Root-Is-Purelib"] == "false"
+    assert {f"{interpreter}-{abi}-{tag}" for tag in platform.split(".")} == set(facts.get_all("Tag", []))
+
+
+def test_the_wheel_requires_the_torch_it_was_built_with(built: Built) -> None:
+    import torch
+
+    assert f"torch=={torch.__version__.partition('+')[0]}" in built.metadata("METADATA").get_all(
+        "Requires-Dist", []
+    )
+
+
+def test_the_record_lists_every_file_with_its_hash(built: Built) -> None:
+    rows = list(csv.reader(built.read("kiosk-1.0.dist-info/RECORD").decode().splitlines()))
+    assert {row[0] for row in rows} == set(built.names())
+    for name, digest, size in rows:
+        if not name.endswith("RECORD"):
+            content = built.read(name)
+            expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            assert (digest, int(size)) == (f"sha256={expected}", len(content)), name
+
+
+def test_the_manifest_lists_every_file_of_the_bundle_with_its_hash(built: Built) -> None:
+    prefix = "kiosk/_precompiled/bundle/"
+    manifest = json.loads(built.read(f"{prefix}manifest.json"))
+    names = {name.removeprefix(prefix) for name in built.names() if name.startswith(prefix)}
+    assert names == {*manifest["files"], "manifest.json"}
+    assert manifest["files"] == {
+        name: hashlib.sha256(built.read(prefix + name)).hexdigest() for name in manifest["files"]
+    }
+
+
+def test_the_shim_is_the_last_line_and_the_others_stand(built: Built) -> None:
+    source = (built.project / "kiosk/__init__.py").read_text()
+    shipped = built.read("kiosk/__init__.py").decode()
+    assert shipped.startswith(source)
+    (line,) = shipped.removeprefix(source).splitlines()
+    assert "kiosk._precompiled" in line
+
+
+def test_nothing_but_the_bundle_and_the_runtime_is_added(built: Built) -> None:
+    others = [
+        name for name in built.names() if not name.startswith(("kiosk/_precompiled/", "kiosk-1.0.dist-info/"))
+    ]
+    assert sorted(others) == ["kiosk/__init__.py", "kiosk/prints.py"]
+    assert not any("__pycache__" in name for name in built.names())
+
+
+def test_the_build_leaves_nothing_in_the_project(built: Built) -> None:
+    files = {str(path.relative_to(built.project)) for path in built.project.rglob("*") if path.is_file()}
+    files = {file for file in files if "__pycache__" not in file}
+    assert files == {"pyproject.toml", "kiosk/__init__.py", "kiosk/prints.py"}
+
+
+IN_LIBRARIES = pytest.mark.xfail(
+    strict=True, reason="a library holds the path of the C++ file it is made from"
+)
+
+
+@pytest.mark.parametrize(
+    "suffix", [pytest.param(".so", marks=IN_LIBRARIES), ".entry", ".code", ".txt", ".json"]
+)
+def test_no_path_of_the_build_machine_is_in_the_wheel(built: Built, suffix: str) -> None:
+    tail = "/".join(built.project.parts[-2:])  # dynamo cuts paths in its comments short from the left
+    for name in built.names():
+        if name.endswith(suffix):
+            content = built.read(name)
+            for path in (tail, tempfile.gettempdir() + "/", str(REPOSITORY)):
+                assert path.encode() not in content, name
+
+
+def test_pip_check_finds_nothing(environment: Environment) -> None:
+    lines = [
+        line
+        for line in subprocess.run(
+            [environment.python, "-m", "pip", "check"], capture_output=True, text=True, check=False
+        ).stdout.splitlines()
+        if line.startswith("kiosk ")
+    ]
+    assert lines == []
+
+
+def test_the_installed_wheel_hits_and_imports_no_compiler(environment: Environment) -> None:
+    code = """
+import sys, torch, kiosk
+x = torch.randn(6)
+with torch.no_grad():
+    torch.testing.assert_close(kiosk.tint(x), torch.sigmoid(x) * 2)
+status = kiosk._precompiled.status()["entrypoints"]["tint"]
+loaded = [name for name in ("torch._dynamo", "torch._inductor", "hatch_precompile") if name in sys.modules]
+print(status["hits"], status["misses"], loaded, kiosk.tint is sys.modules["kiosk.prints"].tint)
+"""
+    assert run(environment.python, "-I", "-c", code).strip() == "1 0 [] True"
+
+
+def test_pip_uninstalls_every_file(built: Built, tmp_path: Path) -> None:
+    home = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", home)
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "parent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = home / "bin" / "python"
+    run(python, "-m", "pip", "install", "--no-deps", "--no-index", built.wheel)
+    run(python, "-m", "pip", "uninstall", "--yes", "kiosk")
+    assert [path.name for path in site.iterdir()] == ["parent.pth"]
+
+
+def test_two_wheels_of_ours_in_one_process_do_not_notice_each_other(
+    environment: Environment, zoo: Site, tmp_path: Path
+) -> None:
+    site = zoo.copy(tmp_path / "site")
+    shutil.copytree(environment.site / "kiosk", site.directory / "kiosk")
+    seen: Any = site.run("""
+import torch, zoo, kiosk, probe
+import zoo.functions
+x, image = torch.randn(6), torch.randn(2, 3, 4, 5)
+hits = lambda: [probe.hits("tint", "kiosk"), probe.hits("whiten", "zoo")]
+with torch.no_grad():
+    kiosk.tint(x), zoo.functions.whiten(image)
+    both = hits()
+    zoo._precompiled.uninstall()
+    kiosk.tint(x), zoo.functions.whiten(image)
+probe.result(both=both, after=probe.hits("tint", "kiosk"))
+""").result
+    assert seen == {"both": [1, 1], "after": 2}
+
+
+def test_a_compile_of_the_users_traces_through_an_entrypoint(environment: Environment) -> None:
+    code = """
+import torch, kiosk
+def larger(x):
+    return kiosk.tint(x) + 1
+compiled = []
+def backend(graph, inputs):
+    compiled.append(graph)
+    return graph.forward
+x = torch.randn(9)
+with torch.no_grad():
+    answer = torch.compile(larger, backend=backend, fullgraph=True)(x)
+    torch.testing.assert_close(answer, torch.sigmoid(x) * 2 + 1)
+print(len(compiled))
+"""
+    assert run(environment.python, "-I", "-c", code).strip() == "1"
+
+
+@IN_LIBRARIES
+def test_two_builds_of_one_source_give_the_same_bytes(built: Built, tmp_path: Path) -> None:
+    project = tmp_path / "elsewhere" / "project"
+    shutil.copytree(built.project, project, ignore=shutil.ignore_patterns("__pycache__", "dist"))
+    again, _ = build(project, built.plugin, tmp_path / "dist", "--wheel")
+    assert again.name == built.wheel.name
+    with zipfile.ZipFile(again) as archive:
+        assert archive.namelist() == built.names()
+        differing = [name for name in built.names() if archive.read(name) != built.read(name)]
+    assert differing == []
