@@ -153,8 +153,23 @@ def capture_settings(options: dict[str, Any], graphs_expected: int) -> Iterator[
                 **options,
             }
         ),
+        _without_paths(),
     ):
         yield
+
+
+@contextlib.contextmanager
+def _without_paths() -> Iterator[None]:
+    """Have the compiler write one name wherever a source would write its own path into the library."""
+    from torch._inductor import cpp_builder
+
+    flags = cpp_builder._get_shared_cflags
+    more = ["Wno-builtin-macro-redefined", """D__FILE__='"graph.cpp"'"""]
+    cpp_builder._get_shared_cflags = lambda do_link: [*flags(do_link), *more]
+    try:
+        yield
+    finally:
+        cpp_builder._get_shared_cflags = flags
 
 
 @contextlib.contextmanager

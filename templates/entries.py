@@ -94,8 +94,11 @@ class Entry:
         for module in data["modules"]:
             _import(module)
         for module, steps, fingerprint in data["traced"]:
+            if module not in sys.modules and module.partition(".")[0] == "torch":
+                continue  # torch is the very same version, and nobody can have changed what is not here
             check(module, steps, fingerprint)
-        self.guard = make_guard(data, frame.globals, self)
+        log = frame.installation.log
+        self.guard = make_guard(data, frame.globals, self if log is None else _Announced(self, log))
         self.code = _with_file(data["code"], frame.code.co_filename, data["code_constants"])
         self.globals = {name: self._global(spec, bundle) for name, spec in data["globals"].items()}
 
@@ -142,6 +145,37 @@ class Entry:
         """Put the names its bytecode loads into the frame's globals, then the entry on its code."""
         self.frame.globals.update(self.globals)
         torch_private.add_entry(self.frame.code, self.guard, self.code)
+
+
+class _Announced:
+    """Stands in for an entry in its guard function: the first hit is logged, each is counted."""
+
+    def __init__(self, entry: Entry, log: Any) -> None:
+        self._entry = entry
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entry, name)
+
+    @property
+    def hits(self) -> int:
+        return self._entry.hits
+
+    @hits.setter
+    def hits(self, value: int) -> None:
+        if self._entry.hits == 0:
+            self._log.info(
+                "hit of %s: entry %s", self._entry.frame.record["qualname"], self._entry.record["data"]
+            )
+        self._entry.hits = value
+
+    @property
+    def state(self) -> Any:
+        return self._entry.state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._entry.state = value
 
 
 def make_guard(data: dict[str, Any], frame_globals: dict[str, Any], entry: Any) -> FunctionType:

@@ -42,6 +42,9 @@ from hatch_precompile.variants import Variant
 
 __all__ = ["capture"]
 
+# The last version of the format without references, whose bytes depend on what else is alive.
+_MARSHAL = 2
+
 
 def capture(
     entrypoint: Entrypoint,
@@ -227,7 +230,7 @@ class _Session:
         code, module = resume_function(value)
         if code not in self.resumes:
             number = self.resumes[code] = len(self.resumes)
-            content = marshal.dumps(portable_code(code, {}, Namer(sys.modules[module].__dict__)))
+            content = marshal.dumps(portable_code(code, {}, Namer(sys.modules[module].__dict__)), _MARSHAL)
             record = ResumeRecord(f"resume/{number}.code", module)
             (self.directory / record.code).write_bytes(content)
             self.resume_records.append(record)
@@ -254,7 +257,7 @@ class _Session:
             "traced": traced,
             "modules": _modules_named(guards.constants, code, traced),
         }
-        (self.directory / data).write_bytes(marshal.dumps(content))
+        (self.directory / data).write_bytes(marshal.dumps(content, _MARSHAL))
         return EntryRecord(
             data=data,
             source=source,
@@ -269,13 +272,12 @@ class _Session:
     def _traced(self, trace: FrameTrace) -> tuple[tuple[str, tuple[Any, ...], str], ...]:
         """Every function whose body is in the graph, by name and fingerprint.
 
-        One without a name of its own is found through the identity guard that led to it; torch's own
-        are covered by the torch version, which must be the very same.
+        One without a name of its own is found through the identity guard that led to it.
         """
         namer = Namer(trace.frame_globals)
         found: dict[tuple[str, tuple[Any, ...]], str] = {}
         for code in dict.fromkeys([trace.code, *trace.traced]):
-            if code in self.resumes or _belongs_to_torch(code):
+            if code in self.resumes:
                 continue
             try:
                 _, module, steps, fingerprint = namer.reference(code)
@@ -307,7 +309,8 @@ def _graph_number(value: Any) -> int | None:
 
 def _modules_named(constants: Any, code: LoweredCode, traced: Any) -> tuple[str, ...]:
     """Every module a reference of the entry starts from."""
-    found = {module for module, _, _ in traced}
+    # A module of torch's own that is not imported there has not been changed there either.
+    found = {module for module, _, _ in traced if module.partition(".")[0] != "torch"}
 
     def look(value: Any) -> None:
         if isinstance(value, (tuple, list)):
@@ -319,11 +322,6 @@ def _modules_named(constants: Any, code: LoweredCode, traced: Any) -> tuple[str,
     for part in (constants, list(code.globals.values()), code.constants):
         look(part)
     return tuple(sorted(found))
-
-
-def _belongs_to_torch(code: CodeType) -> bool:
-    root = Path(torch.__file__).parent
-    return Path(code.co_filename).is_relative_to(root)
 
 
 def _sample_failed(label: str, error: BaseException) -> str:

@@ -60,7 +60,11 @@ def _copy_stripped(source: Path, destination: Path) -> None:
         raise BuildError("strip was not found; it comes with the C++ compiler's package (binutils)")
     shutil.copyfile(source, destination)
     result = subprocess.run(
-        [strip, "--strip-unneeded", str(destination)], capture_output=True, text=True, check=False
+        # The build id is a hash over what is stripped, paths included.
+        [strip, "--strip-unneeded", "--remove-section=.note.gnu.build-id", str(destination)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if result.returncode:
         raise BuildError(f"strip failed on {source.name}: {result.stderr.strip()}")

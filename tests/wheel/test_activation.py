@@ -28,28 +28,36 @@ class TestUnderTorchCompile:
         seen = zoo.run(code).result
         assert (seen["active"], seen["hits"], seen["loaded"]) == (True, 0, 0)
 
-    @pytest.mark.parametrize(
-        ("name", "model", "inputs"),
-        [
-            ("onasking", "zoo.models.OnAsking()", "x"),
-            ("mlp", "zoo.models.Mlp().eval()", "torch.randn(4, 8)"),
-            ("whiten", "zoo.functions.whiten", "torch.randn(2, 3, 4, 5)"),
-            ("apply", "zoo.tools.Tool().apply", "x"),
-            ("shifted", "zoo.tools.Tool.shifted", "x"),
-            ("chatty", "zoo.models.Chatty()", "x"),
-        ],
-    )
-    def test_a_hit_compiles_nothing(self, zoo: Site, name: str, model: str, inputs: str) -> None:
-        seen = zoo.run(f"""
+    HITS: ClassVar = {
+        "onasking": ("zoo.models.OnAsking()", "x"),
+        "mlp": ("zoo.models.Mlp().eval()", "torch.randn(4, 8)"),
+        "whiten": ("zoo.functions.whiten", "torch.randn(2, 3, 4, 5)"),
+        "apply": ("zoo.tools.Tool().apply", "x"),
+        "shifted": ("zoo.tools.Tool.shifted", "x"),
+        "chatty": ("zoo.models.Chatty()", "x"),
+    }
+
+    @pytest.fixture(scope="class")
+    def hits(self, zoo: Site) -> dict[str, int]:
+        """How many of two calls under torch.compile were served, with a backend that refuses to compile."""
+        code = f"""
 {START}
 def refuse(graph, inputs): raise AssertionError("compiled")
-model, x = {model}, {inputs}
-call = torch.compile(model, backend=refuse)
-call(x)
-torch.testing.assert_close(call(x), getattr(model, "_call_impl", model)(x))
-probe.result(hits=probe.hits("{name}"))
-""").result
-        assert seen["hits"] >= 2
+hits = {{}}
+for name, (model, inputs) in probe.argument().items():
+    model, given = eval(model), eval(inputs)
+    call = torch.compile(model, backend=refuse)
+    call(given)
+    torch.testing.assert_close(call(given), getattr(model, "_call_impl", model)(given))
+    hits[name] = probe.hits(name)
+probe.result(**hits)
+"""
+        result: dict[str, int] = zoo.run(code, stdin=self.HITS).result
+        return result
+
+    @pytest.mark.parametrize("name", HITS)
+    def test_a_hit_compiles_nothing(self, hits: dict[str, int], name: str) -> None:
+        assert hits[name] >= 2
 
     @pytest.mark.parametrize(
         "model", ["zoo.models.OnAsking()", "zoo.models.Mlp(6).eval()", "zoo.models.Jitted()"]
@@ -139,19 +147,21 @@ tool.apply(torch.randn(7))
         assert "PrecompileError: zoo: no entry of apply fits this call: " in finished.stderr
         assert "expected 6, actual 7" in finished.stderr
 
-    @pytest.mark.parametrize(
-        "call",
-        [
-            "zoo.models.Mlp(9).eval()(torch.randn(4, 9))",
-            "zoo.models.Mlp().eval()(torch.randn(17, 8))",
-            "zoo.functions.whiten(x[None, None, None])",
-            "zoo.tools.Tool.shifted(x[None])",
-            "zoo.models.Chatty()(x[None])",
-        ],
-    )
-    def test_strict_makes_every_miss_an_error(self, zoo: Site, call: str) -> None:
-        finished = zoo.run(START + call, ok=False, HATCH_PRECOMPILE="strict")
-        assert "PrecompileError: zoo: no entry of " in finished.stderr
+    def test_strict_makes_every_miss_an_error(self, zoo: Site) -> None:
+        calls = {
+            "mlp": "zoo.models.Mlp().eval()(torch.randn(17, 8))",
+            "whiten": "zoo.functions.whiten(x[None, None, None])",
+            "shifted": "zoo.tools.Tool.shifted(x[None])",
+            "chatty": "zoo.models.Chatty()(x[None])",
+        }
+        code = f"""
+{START}
+probe.result(**{{name: str(probe.attempt(lambda: eval(call))) for name, call in probe.argument().items()}})
+"""
+        said = zoo.run(code, stdin=calls, HATCH_PRECOMPILE="strict").result
+        assert set(said) == set(calls)
+        for name, text in said.items():
+            assert text.startswith(f"zoo: no entry of {name} fits this call: ")
 
     def test_strict_makes_a_miss_under_torch_compile_an_error(self, zoo: Site) -> None:
         code = START + "torch.compile(zoo.models.Jitted(), backend=backend)(x[None])"
@@ -171,25 +181,39 @@ tool.apply(torch.randn(7))
 
 
 class TestTargets:
-    @pytest.mark.parametrize(
-        ("name", "call", "expected"),
-        [
-            ("whiten", "zoo.functions.whiten(i)", "(i - i.mean((2, 3), keepdim=True)) * 0.5"),
-            ("whiten", "zoo.functions.whiten(image=i)", "(i - i.mean((2, 3), keepdim=True)) * 0.5"),
-            ("apply", "zoo.tools.Tool().apply(x)", "torch.sin(x) * 3"),
-            ("apply", "zoo.tools.Tool.apply(zoo.tools.Tool(), x)", "torch.sin(x) * 3"),
-            ("shifted", "zoo.tools.Tool.shifted(x)", "torch.exp(x) + 4"),
-            ("shifted", "zoo.tools.Tool().shifted(x)", "torch.exp(x) + 4"),
-        ],
-    )
-    def test_each_kind_is_served(self, zoo: Site, name: str, call: str, expected: str) -> None:
-        seen = zoo.run(f"""
+    CALLS: ClassVar = {
+        "a function": ("whiten", "zoo.functions.whiten(i)", "(i - i.mean((2, 3), keepdim=True)) * 0.5"),
+        "with keywords": (
+            "whiten",
+            "zoo.functions.whiten(image=i)",
+            "(i - i.mean((2, 3), keepdim=True)) * 0.5",
+        ),
+        "a method": ("apply", "zoo.tools.Tool().apply(x)", "torch.sin(x) * 3"),
+        "a method of the class": ("apply", "zoo.tools.Tool.apply(zoo.tools.Tool(), x)", "torch.sin(x) * 3"),
+        "a class method": ("shifted", "zoo.tools.Tool.shifted(x)", "torch.exp(x) + 4"),
+        "a class method of an instance": ("shifted", "zoo.tools.Tool().shifted(x)", "torch.exp(x) + 4"),
+    }
+
+    @pytest.fixture(scope="class")
+    def served(self, zoo: Site) -> dict[str, bool]:
+        code = f"""
 {START}
 i = torch.randn(2, 3, 4, 5)
-torch.testing.assert_close({call}, {expected})
-probe.result(hits=probe.hits("{name}"), imported=probe.compilers())
-""").result
-        assert seen == {"hits": 1, "imported": []}
+served = {{}}
+for label, (name, call, expected) in probe.argument().items():
+    before = probe.hits(name)
+    torch.testing.assert_close(eval(call), eval(expected))
+    served[label] = probe.hits(name) == before + 1
+probe.result(served=served, imported=probe.compilers())
+"""
+        result = zoo.run(code, stdin=self.CALLS).result
+        assert result["imported"] == []
+        served: dict[str, bool] = result["served"]
+        return served
+
+    @pytest.mark.parametrize("kind", CALLS)
+    def test_each_kind_is_served(self, served: dict[str, bool], kind: str) -> None:
+        assert served[kind]
 
     def test_a_static_method_is_served(self, zoo: Site) -> None:
         seen = zoo.run(f"""

@@ -177,10 +177,7 @@ def test_a_watched_call_is_left_alone(stepped_aside: dict[str, Any], watcher: st
         "zoo.models.Block.mix = lambda self, x: x",
         "zoo.models.Block.forward = lambda self, x: x",
         "zoo.models.Mlp.forward = lambda self, x: x",
-        pytest.param(
-            "torch.nn.Linear.forward = lambda self, x: x",
-            marks=pytest.mark.xfail(strict=True, reason="torch's own code counts as fixed by its version"),
-        ),
+        "torch.nn.Linear.forward = lambda self, x: x",
     ],
 )
 def test_what_was_monkeypatched_before_the_first_call_is_not_served(zoo: Site, change: str) -> None:

@@ -224,7 +224,6 @@ with torch.no_grad():
     assert "miss of Mlp.forward: L['x'] is a tensor of shape (17, 8); needed: 3 <= L['x'].size()[0]" in text
 
 
-@pytest.mark.xfail(strict=True, reason="log is silent about hits")
 def test_log_says_what_is_hit(zoo: Site) -> None:
     code = """
 import torch, zoo.models
