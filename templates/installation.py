@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "Installation", "PrecompileError", "PrecompileWarning", "Unfit", "give_up"]
 
 FORMAT = 1
+_KEYS = ("built_with", "variants", "entrypoints", "frames", "graphs", "resumes", "files")
 
 
 class PrecompileWarning(UserWarning):
@@ -239,6 +240,9 @@ def _read_manifest(directory: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Unfit(f"{path} cannot be read ({error}); reinstall the package") from None
     found = manifest.get("format") if isinstance(manifest, dict) else None
+    lacking = [key for key in _KEYS if found == FORMAT and key not in manifest]
+    if lacking:
+        raise Unfit(f"{path} has no {', '.join(lacking)}; reinstall the package")
     if found != FORMAT:
         raise Unfit(f"its bundle has format {found!r}, this runtime reads {FORMAT}; reinstall the package")
     return manifest

@@ -42,7 +42,8 @@ class TestWarn:
     }
 
     @pytest.fixture(scope="class")
-    def said(self, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    @classmethod
+    def said(cls, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         lines: list[str] = []
         built = build(
             tmp_path_factory.mktemp("warn") / "work",

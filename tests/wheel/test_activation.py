@@ -38,7 +38,8 @@ class TestUnderTorchCompile:
     }
 
     @pytest.fixture(scope="class")
-    def hits(self, zoo: Site) -> dict[str, int]:
+    @classmethod
+    def hits(cls, zoo: Site) -> dict[str, int]:
         """How many of two calls under torch.compile were served, with a backend that refuses to compile."""
         code = f"""
 {START}
@@ -52,7 +53,7 @@ for name, (model, inputs) in probe.argument().items():
     hits[name] = probe.hits(name)
 probe.result(**hits)
 """
-        result: dict[str, int] = zoo.run(code, stdin=self.HITS).result
+        result: dict[str, int] = zoo.run(code, stdin=cls.HITS).result
         return result
 
     @pytest.mark.parametrize("name", HITS)
@@ -195,7 +196,8 @@ class TestTargets:
     }
 
     @pytest.fixture(scope="class")
-    def served(self, zoo: Site) -> dict[str, bool]:
+    @classmethod
+    def served(cls, zoo: Site) -> dict[str, bool]:
         code = f"""
 {START}
 i = torch.randn(2, 3, 4, 5)
@@ -206,7 +208,7 @@ for label, (name, call, expected) in probe.argument().items():
     served[label] = probe.hits(name) == before + 1
 probe.result(served=served, imported=probe.compilers())
 """
-        result = zoo.run(code, stdin=self.CALLS).result
+        result = zoo.run(code, stdin=cls.CALLS).result
         assert result["imported"] == []
         served: dict[str, bool] = result["served"]
         return served
@@ -348,7 +350,8 @@ class TestExplain:
     }
 
     @pytest.fixture(scope="class")
-    def reports(self, zoo: Site) -> dict[str, list[dict[str, object]]]:
+    @classmethod
+    def reports(cls, zoo: Site) -> dict[str, list[dict[str, object]]]:
         code = f"""
 {START}
 import contextlib
@@ -366,7 +369,7 @@ for name, arguments in probe.argument().items():
         reports[name] = eval(f"zoo._precompiled.explain('mlp', {{arguments}})")
 probe.result(reports=reports, hits=probe.hits("mlp"), misses=probe.status("mlp")["misses"])
 """
-        result = zoo.run(code, stdin={name: case[0] for name, case in self.CASES.items()}).result
+        result = zoo.run(code, stdin={name: case[0] for name, case in cls.CASES.items()}).result
         assert (result["hits"], result["misses"]) == (0, 0), "explaining is not calling"
         reports: dict[str, list[dict[str, object]]] = result["reports"]
         return reports
