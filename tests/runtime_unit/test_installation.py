@@ -32,10 +32,24 @@ def test_the_plugin_writes_the_format_the_runtime_reads() -> None:
     assert installation.FORMAT == FORMAT
 
 
+WHOLE: dict[str, Any] = {
+    **dict.fromkeys(("variants", "entrypoints", "frames", "graphs", "resumes"), []),
+    "built_with": {},
+    "files": {},
+    "format": FORMAT,
+}
+
+
 class TestManifest:
     def test_it_is_read(self, tmp_path: Path) -> None:
-        (tmp_path / "manifest.json").write_text(json.dumps(manifest()))
-        assert installation._read_manifest(str(tmp_path)) == manifest()
+        (tmp_path / "manifest.json").write_text(json.dumps(WHOLE))
+        assert installation._read_manifest(str(tmp_path)) == WHOLE
+
+    def test_one_without_a_part_says_which(self, tmp_path: Path) -> None:
+        lacking = {key: value for key, value in WHOLE.items() if key not in ("graphs", "files")}
+        (tmp_path / "manifest.json").write_text(json.dumps(lacking))
+        with pytest.raises(Unfit, match="has no graphs, files; reinstall the package"):
+            installation._read_manifest(str(tmp_path))
 
     @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 10])
     def test_one_that_cannot_be_read_is_named(self, tmp_path: Path, content: bytes) -> None:
