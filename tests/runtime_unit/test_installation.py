@@ -33,7 +33,7 @@ def test_the_plugin_writes_the_format_the_runtime_reads() -> None:
 
 
 WHOLE: dict[str, Any] = {
-    **dict.fromkeys(("variants", "entrypoints", "frames", "graphs", "resumes"), []),
+    **{key: [] for key in ("variants", "entrypoints", "frames", "graphs", "resumes")},
     "built_with": {},
     "files": {},
     "format": FORMAT,
