@@ -113,9 +113,7 @@ def samples_of(entrypoint: Entrypoint) -> Iterator[Sample]:
     """Call the entrypoint's samples function. Raises CaptureError for a sample of another form."""
     function = find_reference(entrypoint.samples, "samples")
     try:
-        # In inference mode: what a caller makes there are inference tensors, which guards tell apart.
-        with mode_context(entrypoint.mode):
-            samples = list(function())
+        samples = list(function())
     except Exception as error:
         raise CaptureError(
             f'samples = "{entrypoint.samples}" raised {type(error).__name__}: {error}'
