@@ -59,9 +59,9 @@ def build_bundle(
             "(only the build needs one, the wheel does not)"
         )
     variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities())
+    _lay_out_package(config.package, source_roots, work / "site")
     parts = _capture_all(config, source_roots, work, report)
     directory = work / "site" / Path(*config.package.split(".")) / "_precompiled"
-    _lay_out_package(config.package, source_roots, work / "site")
     write_runtime(directory)
     libraries = write_bundle(directory / "bundle", parts, variants)
     if config.verify:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import marshal
 import shutil
 import sys
 import sysconfig
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 
 from hatch_precompile import __version__
-from hatch_precompile.capture.record import FrameRecord, GraphRecord, Part
+from hatch_precompile.capture.record import MARSHAL, FrameRecord, GraphRecord, Part
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.runtime_files import runtime_directory
 from hatch_precompile.variants import Variant
@@ -43,6 +44,7 @@ def write_bundle(
     writer = _Writer(directory)
     for entrypoint, part, source in parts:
         writer.add(entrypoint, part, source)
+    writer.write_heads()
     first = parts[0][1]
     manifest = {
         "format": FORMAT,
@@ -79,15 +81,16 @@ class _Writer:
         self.graphs: list[dict[str, Any]] = []
         self.resumes: list[dict[str, str]] = []
         self._frame_numbers: dict[str, int] = {}
+        self._heads: dict[str, list[bytes]] = {}
 
     def add(self, entrypoint: Entrypoint, part: Part, source: Path) -> None:
         prefix = entrypoint.name
-        shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns("part.json"))
+        shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns("part.json", "*.head"))
         first_graph, first_resume = len(self.graphs), len(self.resumes)
         for graph in part.graphs:
             self.graphs.append(_placed(graph, prefix))
         self.resumes += [{"code": f"{prefix}/{r.code}", "module": r.module} for r in part.resumes]
-        numbers = [self._add_frame(frame, prefix, first_graph, first_resume) for frame in part.frames]
+        numbers = [self._add_frame(frame, prefix, source, first_graph, first_resume) for frame in part.frames]
         self.entrypoints.append(
             {
                 "name": entrypoint.name,
@@ -101,7 +104,16 @@ class _Writer:
             }
         )
 
-    def _add_frame(self, frame: FrameRecord, prefix: str, first_graph: int, first_resume: int) -> int:
+    def write_heads(self) -> None:
+        """What a frame's first lookup reads is one file, however many entries there are."""
+        for name, heads in self._heads.items():
+            path = self.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(marshal.dumps(heads, MARSHAL))
+
+    def _add_frame(
+        self, frame: FrameRecord, prefix: str, source: Path, first_graph: int, first_resume: int
+    ) -> int:
         resume = None if frame.resume is None else frame.resume + first_resume
         key = repr((frame.module, frame.code, resume))
         number = self._frame_numbers.get(key)
@@ -113,11 +125,14 @@ class _Writer:
                     "module": frame.module,
                     "code": frame.code,
                     "resume": resume,
+                    "heads": f"{prefix}/frames/{number}.heads",
                     "entries": [],
                 }
             )
+        heads = self._heads.setdefault(self.frames[number]["heads"], [])
         for entry in frame.entries:
             record = msgspec.to_builtins(entry)
+            heads.append((source / record.pop("head")).read_bytes())
             record["data"] = f"{prefix}/{entry.data}"
             record["source"] = f"{prefix}/{entry.source}"
             record["first_graph"] = first_graph

@@ -1,8 +1,11 @@
-"""Makes calls of an entrypoint run its entries, and decides what a call does that none of them takes."""
+"""All that an import puts in place: frames that load their entries when first looked up, and wrappers
+around entrypoints.
+
+One module, and nothing in it that only a call needs: finding a module costs an import more than running it.
+"""
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 from collections.abc import Callable
@@ -10,14 +13,13 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
-from .installation import PrecompileError
-from .references import Stale, follow
+from .references import Stale, check, follow, resolve
 
 if TYPE_CHECKING:
-    from .frames import Frame
+    from .entries import Entry
     from .installation import Installation
 
-__all__ = ["Entrypoint", "install_miss"]
+__all__ = ["Entrypoint", "Frame", "current"]
 
 
 class _Current(threading.local):
@@ -27,7 +29,66 @@ class _Current(threading.local):
     jitting = False
 
 
-_current = _Current()
+current = _Current()
+
+
+class Frame:
+    """One code object with its entries; they come in when it is first looked up."""
+
+    def __init__(self, installation: Installation, record: dict[str, Any]) -> None:
+        self.installation = installation
+        self.record = record
+        self.owners: list[Entrypoint] = []
+        self.misses = 0
+        self.loaded = False
+        self.entries: list[Entry] = []
+        self.code: CodeType
+        self.globals: dict[str, Any]
+
+    def locate(self, code: CodeType | None = None) -> None:
+        """Find the code object, by reference or as given. Raises Stale."""
+        self.globals = resolve(self.record["module"], ()).__dict__
+        self.code = check(*self.record["code"]) if code is None else code
+
+    def watch(self) -> None:
+        """Bring the entries in at the first lookup; they are seen by that very lookup."""
+        torch_private.add_entry(self.code, self._first_lookup, self.code)
+
+    def _first_lookup(self, _locals: dict[str, Any]) -> bool:
+        if not self.loaded and not self.installation.uninstalled:
+            self.load()
+        return False
+
+    def retire(self) -> None:
+        for entry in self.entries:
+            entry.retire()
+
+    def load(self) -> None:
+        """Put every entry on the code object, each behind a stub that loads the rest of it when needed."""
+        from .entries import Entry
+
+        installation = self.installation
+        entries: list[Entry] = []
+        try:
+            bundle = installation.bundle
+            heads = bundle.heads(self.record)
+            # Not under the lock: this may import, and an import waits for other threads' imports.
+            for record, head in zip(self.record["entries"], heads, strict=True):
+                try:
+                    entries.append(Entry(self, record, head, bundle))
+                except Exception as error:
+                    installation.leave_out(self, record, error)
+        except Exception as error:
+            installation.leave_out(self, self.record, error)
+        with installation.lock:
+            if self.loaded or installation.uninstalled:
+                return
+            self.entries = entries
+            for entry in entries:
+                entry.install()
+            installation.end_of_frame(self)
+            # Last: a thread that sees it set goes on to what the others have put in.
+            self.loaded = True
 
 
 class Entrypoint:
@@ -113,7 +174,7 @@ class Entrypoint:
         """
         set_eval_frame = torch_private.set_eval_frame
         callback = torch_private.eval_frame_callback
-        current = _current
+        now = current
         entrypoint = self
         tracked = self.on_miss != "eager"
         strict = self.installation.mode == "strict"
@@ -137,13 +198,13 @@ class Entrypoint:
                 set_eval_frame(None)
 
         def run_tracked(*args: Any, **kwargs: Any) -> Any:
-            outer = current.entrypoint
+            outer = now.entrypoint
             # Under a torch.compile of the user's a miss is that one's to compile.
-            current.entrypoint = entrypoint if strict or callback() is None else None
+            now.entrypoint = entrypoint if strict or callback() is None else None
             try:
                 return untracked(*args, **kwargs)
             finally:
-                current.entrypoint = outer
+                now.entrypoint = outer
 
         untracked: Any = run_module if function is None else run
         for ours in (run, run_module, run_tracked):
@@ -172,110 +233,3 @@ class Entrypoint:
                     setattr(owner, key, original)
 
         self._undo.append(undo)
-
-
-def install_miss(installation: Installation, frame: Frame) -> None:
-    """The last entry of a frame: it counts and reports a miss, and serves it where on-miss says so."""
-    code = frame.code
-    answer = None
-    owners = frame.owners
-    policy = next((owner.on_miss for owner in owners if owner.on_miss != "eager"), "eager")
-    if policy != "eager":
-        answer = _answering_code(code, frame, installation)
-
-    def missed(frame_locals: dict[str, Any]) -> bool:
-        if installation.uninstalled or _current.jitting or not torch_private.standing_by():
-            return False
-        if not _is_ours(frame_locals, owners):
-            return False
-        frame.misses += 1
-        if installation.log:
-            from .explanation import explain_frame
-
-            installation.log.info(
-                "miss of %s: %s", frame.record["qualname"], explain_frame(frame, frame_locals)
-            )
-        entrypoint = _current.entrypoint
-        if answer is None or entrypoint is None or entrypoint not in owners or entrypoint.on_miss == "eager":
-            return False
-        # A JIT compile restarts at the target: a frame inside it has no way back to there.
-        return entrypoint.on_miss == "error" or frame is entrypoint.frames[0]
-
-    torch_private.add_entry(code, missed, answer if answer is not None else code)
-
-
-def _is_ours(frame_locals: dict[str, Any], owners: list[Entrypoint]) -> bool:
-    """Whether a frame that several classes share (a decorator's wrapper) runs for one of ours."""
-    classes = tuple(owner.value for owner in owners if isinstance(owner.value, type))
-    if len(classes) < len(owners) or "self" not in frame_locals:
-        return True
-    return isinstance(frame_locals["self"], classes)
-
-
-def _answering_code(code: CodeType, frame: Frame, installation: Installation) -> CodeType:
-    """Bytecode with the frame's own signature that hands its arguments to `_answer_miss`."""
-    name = f"__precompiled_miss_{id(frame):x}"
-    frame.globals[name] = lambda *args, **kwargs: _answer_miss(frame, args, kwargs)
-    torch_private.leave_untraced(frame.globals[name], below=False)
-    positional = list(code.co_varnames[: code.co_argcount])
-    keywords = list(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
-    rest = list(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
-    parameters, arguments = list(positional), list(positional)
-    if code.co_posonlyargcount:
-        parameters.insert(code.co_posonlyargcount, "/")
-    if code.co_flags & inspect.CO_VARARGS:
-        star = rest.pop(0)
-        parameters.append(f"*{star}")
-        arguments.append(f"*{star}")
-    elif keywords:
-        parameters.append("*")
-    parameters += keywords
-    arguments += [f"{key}={key}" for key in keywords]
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        star = rest.pop(0)
-        parameters.append(f"**{star}")
-        arguments.append(f"**{star}")
-    # Cells and free variables must be those of the frame this code stands in for.
-    free = ", ".join(code.co_freevars)
-    cells = ", ".join(code.co_cellvars)
-    body = f"        return {name}({', '.join(arguments)})\n"
-    if cells:
-        body = f"        lambda: ({cells},)\n" + body
-    if free:
-        body = f"        ({free},)\n" + body
-    binding = f"    {' = '.join(code.co_freevars)} = None\n" if free else ""
-    signature = f"{code.co_name}({', '.join(parameters)})"
-    source = f"def outer():\n{binding}    def {signature}:\n{body}    return {code.co_name}\n"
-    namespace: dict[str, Any] = {}
-    exec(compile(source, code.co_filename, "exec", dont_inherit=True), namespace)
-    answer: CodeType = namespace["outer"]().__code__
-    if answer.co_cellvars != code.co_cellvars or answer.co_freevars != code.co_freevars:
-        raise Stale(f"on-miss cannot be served for {code.co_qualname}: its cells cannot be rebuilt")
-    return answer
-
-
-def _answer_miss(frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    entrypoint = _current.entrypoint
-    assert entrypoint is not None
-    if entrypoint.on_miss == "compile":
-        return _jit(entrypoint, args, kwargs)
-    from .explanation import explain_bound
-
-    raise PrecompileError(
-        f"{entrypoint.installation.package}: no entry of {entrypoint.name} fits this call: "
-        + explain_bound(frame, args, kwargs)
-    )
-
-
-def _jit(entrypoint: Entrypoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """torch.compile now, as if there were no bundle: from here on dynamo's own entries serve such calls."""
-    import torch
-
-    compiled = getattr(entrypoint, "_compiled", None)
-    if compiled is None:
-        compiled = entrypoint._compiled = torch.compile(entrypoint.function())  # type: ignore[attr-defined]
-    _current.jitting = True
-    try:
-        return compiled(*args, **kwargs)
-    finally:
-        _current.jitting = False

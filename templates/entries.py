@@ -6,7 +6,6 @@ import hashlib
 import importlib
 import marshal
 import os
-import re
 import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -16,9 +15,9 @@ from . import torch_private
 from .references import Damaged, Stale, check, decode
 
 if TYPE_CHECKING:
-    from .frames import Frame
+    from .activation import Frame
 
-__all__ = ["Bundle", "Entry", "make_guard"]
+__all__ = ["Bundle", "Entry", "prepare_guard"]
 
 
 class Bundle:
@@ -44,6 +43,11 @@ class Bundle:
         if hashlib.sha256(content).hexdigest() != expected:
             raise Damaged(f"{name} is damaged (its sha256 is not the manifest's)")
         return content
+
+    def heads(self, frame: dict[str, Any]) -> list[bytes]:
+        """The heads of a frame's entries, in their order."""
+        heads: list[bytes] = marshal.loads(self.read(frame["heads"]))
+        return heads
 
     def graph(self, number: int) -> Callable[..., Any]:
         """The callable of a graph; its libraries are verified and loaded the first time."""
@@ -81,31 +85,64 @@ class Bundle:
 
 
 class Entry:
-    """One guarded specialisation, set up in this process."""
+    """One guarded specialisation. Until a call passes its stub, nothing of it is read but its head."""
 
-    def __init__(self, frame: Frame, record: dict[str, Any], bundle: Bundle) -> None:
+    def __init__(self, frame: Frame, record: dict[str, Any], head: bytes, bundle: Bundle) -> None:
         self.frame = frame
         self.record = record
         self.hits = 0
+        self.ready = False
         self.state: torch_private.StateGuard
         self._bundle = bundle
-        self._lines: list[str] | None = None
-        data = marshal.loads(bundle.read(record["data"]))
-        for module in data["modules"]:
+        stub, code, constants, modules = marshal.loads(head)
+        for module in modules:
             _import(module)
+        self.code = _with_file(code, frame.code.co_filename, constants)
+        self._namespace = torch_private.guard_namespace()
+        self._namespace["load"] = self._first_use
+        self.guard = FunctionType(stub, self._namespace, "guard")
+
+    def install(self) -> None:
+        torch_private.add_entry(self.frame.code, self.guard, self.code)
+
+    def _first_use(self, frame_locals: dict[str, Any]) -> bool:
+        """What the stub calls for the first call that it cannot refuse."""
+        return self.load() and bool(self.guard(frame_locals))
+
+    def load(self) -> bool:
+        """Set up what the stub stands for; one that does not fit this process is left out with a warning."""
+        installation = self.frame.installation
+        if not self.ready and self.guard.__code__ is not _never.__code__:
+            try:
+                data = marshal.loads(self._bundle.read(self.record["data"]))
+                # Not under the lock: an import waits for other threads', which may wait for the lock.
+                for module in data["modules"]:
+                    _import(module)
+                with installation.lock:
+                    if not self.ready and not installation.uninstalled:
+                        self._load(data)
+            except Exception as error:
+                self.give_up(error)
+        return self.ready
+
+    def _load(self, data: dict[str, Any]) -> None:
         for module, steps, fingerprint in data["traced"]:
             if module not in sys.modules and module.partition(".")[0] == "torch":
                 continue  # torch is the very same version, and nobody can have changed what is not here
             check(module, steps, fingerprint)
-        log = frame.installation.log
-        self.guard = make_guard(data, frame.globals, self if log is None else _Announced(self, log))
-        self.code = _with_file(data["code"], frame.code.co_filename, data["code_constants"])
-        self.globals = {name: self._global(spec, bundle) for name, spec in data["globals"].items()}
+        log = self.frame.installation.log
+        stands_in = self if log is None else _Announced(self, log)
+        code = prepare_guard(self._namespace, data, self.frame.globals, stands_in)
+        names = {name: self._global(spec) for name, spec in data["globals"].items()}
+        self.frame.globals.update(names)
+        # The function that dynamo's list holds stays the same: from now on it is the whole guard.
+        self.guard.__code__ = code
+        self.ready = True
 
-    def _global(self, spec: Any, bundle: Bundle) -> Any:
+    def _global(self, spec: Any) -> Any:
         kind, value = spec
         if kind == "graph":
-            return bundle.graph(value + self.record["first_graph"])
+            return self._bundle.graph(value + self.record["first_graph"])
         if kind == "resume":
             number = value + self.record["first_resume"]
             return self.frame.installation.resume_function(number, self.frame.owners)
@@ -113,38 +150,22 @@ class Entry:
             return DynamoHelpers(value)
         return decode(value)
 
-    def source_lines(self) -> list[str]:
+    def source(self) -> str:
         """The readable guard source that lies beside the entry; empty if it was removed."""
-        if self._lines is None:
-            try:
-                text = self._bundle.read(self.record["source"]).decode()
-            except Stale:
-                text = ""
-            self._lines = text.splitlines()
-        return self._lines
-
-    def source_of(self, variable: str) -> str:
-        """The path of a variable of the guard function, such as `L['self']._modules['a']`."""
-        for line in self.source_lines():
-            name, assigned, expression = line.strip().partition(" = ")
-            if assigned and name == variable:
-                base, dot, rest = re.match(r"(?:(v\d+))?(.)?(.*)", expression).groups()  # type: ignore[union-attr]
-                return (self.source_of(base) if base else "") + (dot or "") + rest
-        return variable
+        try:
+            return self._bundle.read(self.record["source"]).decode()
+        except Stale:
+            return ""
 
     def give_up(self, error: Exception) -> None:
-        """The guard cannot be made to work in this process."""
+        """The entry cannot be made to work in this process."""
         self.retire()
         self.frame.installation.leave_out(self.frame, self.record, error)
 
     def retire(self) -> None:
         """Make the guard refuse from now on."""
-        self.guard.__globals__["standing_by"] = _never
-
-    def install(self) -> None:
-        """Put the names its bytecode loads into the frame's globals, then the entry on its code."""
-        self.frame.globals.update(self.globals)
-        torch_private.add_entry(self.frame.code, self.guard, self.code)
+        self.ready = False
+        self.guard.__code__ = _never.__code__
 
 
 class _Announced:
@@ -178,20 +199,22 @@ class _Announced:
         self._entry.state = value
 
 
-def make_guard(data: dict[str, Any], frame_globals: dict[str, Any], entry: Any) -> FunctionType:
-    """The guard function of an entry's data; `entry` gets its `state`.
+def prepare_guard(
+    namespace: dict[str, Any], data: dict[str, Any], frame_globals: dict[str, Any], entry: Any
+) -> CodeType:
+    """Fill a guard function's globals from an entry's data, and return its code; `entry` gets its `state`.
 
     Raises Stale where something it compares with cannot be found or made.
     """
     entry.state = torch_private.StateGuard(data["state"])
-    namespace = torch_private.guard_namespace()
     namespace.update(entry=entry, state=entry.state, G=frame_globals)
     namespace.update({f"c{i}": decode(constant) for i, constant in enumerate(data["constants"])})
-    for index, specs in enumerate(data["tensors"]):
-        namespace[f"T{index}"] = torch_private.TensorGroup(specs, namespace, f"T{index}")
-    exec(data["guard"], namespace)
-    guard: FunctionType = namespace["guard"]
-    return guard
+    for index, group in enumerate(data["tensors"]):
+        namespace[f"T{index}"] = torch_private.TensorGroup(group, namespace, f"T{index}")
+    *parts, code = data["guard"]
+    namespace.update({part.co_name: FunctionType(part, namespace, part.co_name) for part in parts})
+    whole: CodeType = code
+    return whole
 
 
 class DynamoHelpers:
@@ -225,7 +248,7 @@ def _import(module: str) -> None:
         importlib.import_module(module)
 
 
-def _never() -> bool:
+def _never(_locals: dict[str, Any]) -> bool:
     return False
 
 

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import sys
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .references import unwrap
 
 if TYPE_CHECKING:
+    from .activation import Frame
     from .entries import Entry
-    from .frames import Frame
     from .installation import Installation
 
 __all__ = ["explain_bound", "explain_call", "explain_frame"]
 
 _VARIABLE = re.compile(r"\bv\d+\b")  # a variable of a guard function
+_FUNCTION = re.compile(r"def (\w+)\((\w+)\):")
+_CALL = re.compile(r"\b(p\d+)\((v\d+)\)")  # of one of its parts
+
+# A check that the plugin writes on one property of a tensor.
+_METADATA = re.compile(
+    r"type\((?P<type_of>v\d+)\) is (?P<cls>torch\.[\w.]+)"
+    r"|(?P<dtype_of>v\d+)\.dtype is torch\.(?P<dtype>\w+)"
+    r"|(?P<rank_of>v\d+)\.dim\(\) == (?P<rank>\d+)"
+    r"|(?P<size_of>v\d+)\.size\((?P<dimension>\d+)\) == (?P<size>\d+)"
+)
 
 
 def explain_call(
@@ -57,78 +68,185 @@ def explain_bound(frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _reports(frame: Frame, frame_locals: dict[str, Any]) -> list[dict[str, Any]]:
-    return [_report(number, entry, frame_locals) for number, entry in enumerate(frame.entries)]
+    return [
+        _report(number, entry, frame_locals) for number, entry in enumerate(frame.entries) if entry.load()
+    ]
 
 
 def _report(number: int, entry: Entry, frame_locals: dict[str, Any]) -> dict[str, Any]:
     hits = entry.hits
-    accepted, line, values = _traced(entry, frame_locals)
+    stop = _first_failure(entry, frame_locals)
     entry.hits = hits  # explaining is not calling
-    if accepted:
+    if stop is None:
         return {"entry": number, "hit": True, "check": None, "reason": "it would be served", "passed": 10**9}
-    check, _, where = _source_line(entry, line).partition("  # ")
+    check, _, where = stop.line.partition("  # ")
     check = check.removeprefix("if not (").removesuffix("): return False").strip()
-    reason = _words(entry, check, values)
+    reason = _as_written(_words(entry, check, stop))
     if where:
         reason += f"  ({where})"
-    return {"entry": number, "hit": False, "check": check, "reason": reason, "passed": line}
+    return {"entry": number, "hit": False, "check": check, "reason": reason, "passed": stop.passed}
 
 
-def _traced(entry: Entry, frame_locals: dict[str, Any]) -> tuple[bool, int, dict[str, Any]]:
-    """Run a guard function and note the last line of it that ran, and its variables there."""
-    code = entry.guard.__code__
-    last: tuple[int, dict[str, Any]] = (code.co_firstlineno, {})
+class _Scope(NamedTuple):
+    """One function of a guard's source, as it was called: `p3(v12)` from another scope, or `guard`."""
 
-    def trace(frame: FrameType, event: str, _arg: Any) -> Any:
-        nonlocal last
-        if frame.f_code is not code:
+    name: str
+    caller: _Scope | None = None
+    argument: str = ""
+
+
+class _Stop(NamedTuple):
+    """Where a guard function refused."""
+
+    line: str
+    values: dict[str, Any]  # its variables there
+    passed: int  # lines that ran before
+    source: _Source
+    scope: _Scope
+
+    def path(self, variable: str) -> str:
+        return self.source.path(self.scope, variable)
+
+
+class _Source:
+    """The readable guard source that lies beside an entry. One that was removed says nothing."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = [line.strip() for line in text.splitlines()]
+        self._functions: dict[str, tuple[str, list[str]]] = {}
+        for line in self.lines:
+            started = _FUNCTION.fullmatch(line)
+            if started:
+                body: list[str] = []
+                self._functions[started[1]] = started[2], body
+            elif self._functions:
+                body.append(line)
+
+    def line(self, number: int) -> str:
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+
+    def scope(self, frames: list[tuple[str, int]]) -> _Scope:
+        """The scope of the last of the functions, which called one another in these lines."""
+        scope = _Scope(frames[0][0])
+        for (_, number), (name, _) in itertools.pairwise(frames):
+            call = _CALL.search(self.line(number))
+            scope = _Scope(name, scope, call[2] if call else "")
+        return scope
+
+    def path(self, scope: _Scope, variable: str) -> str:
+        """How a variable's value is reached, such as `L['self']._modules['a']`."""
+        parameter, body = self._functions.get(scope.name, ("", []))
+        if variable == parameter and scope.caller is not None:
+            return self.path(scope.caller, scope.argument)
+        before = ""
+        for line in body:
+            target, assigned, value = line.partition(" = ")
+            if assigned and target == variable:
+                return _VARIABLE.sub(lambda match: self.path(scope, match[0]), value)
+            if assigned and target.startswith("(") and variable in (names := _VARIABLE.findall(target)):
+                call = _CALL.search(before)
+                if call and call[1] in self._functions:
+                    given = _VARIABLE.findall(self._functions[call[1]][1][-1])
+                    return self.path(_Scope(call[1], scope, call[2]), given[names.index(variable)])
+            before = line
+        return variable
+
+
+def _first_failure(entry: Entry, frame_locals: dict[str, Any]) -> _Stop | None:
+    """Run a guard function and note the last line of it that ran; None if it accepts."""
+    filename = entry.guard.__code__.co_filename
+    functions: list[tuple[str, int]] = []
+    last: tuple[list[tuple[str, int]], dict[str, Any]] = ([("guard", 0)], {})
+    passed = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal last, passed
+        if frame.f_code.co_filename != filename:
             return None
-        if event == "exception" or (event == "line" and not _is_handler(entry, frame.f_lineno)):
-            last = frame.f_lineno, dict(frame.f_locals)
+        if event == "call":
+            functions.append((frame.f_code.co_name, frame.f_lineno))
+        elif event in ("line", "exception"):
+            functions[-1] = frame.f_code.co_name, frame.f_lineno
+            passed += event == "line"
+            last = list(functions), dict(frame.f_locals)
+        elif event == "return":
+            # A part that refused has said why already.
+            functions.pop()
+            if arg is False and functions:
+                refused.append(last)
         return trace
 
+    refused: list[tuple[list[tuple[str, int]], dict[str, Any]]] = []
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        accepted = bool(entry.guard(frame_locals))
+        if entry.guard(frame_locals):
+            return None
+    except Exception:
+        refused.append(last)  # as torch's lookup takes it
     finally:
         sys.settrace(before)
-    return accepted, *last
+    frames, values = refused[0] if refused else last
+    source = _Source(entry.source())
+    return _Stop(source.line(frames[-1][1]), values, passed, source, source.scope(frames))
 
 
-def _is_handler(entry: Entry, line: int) -> bool:
-    """The lines after a check that raised, which say nothing about it."""
-    return _source_line(entry, line) in ("except Exception:", "return False")
-
-
-def _source_line(entry: Entry, line: int) -> str:
-    """A line of the readable guard source that lies beside the entry."""
-    lines = entry.source_lines()
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
-
-
-def _words(entry: Entry, check: str, values: dict[str, Any]) -> str:
+def _words(entry: Entry, check: str, stop: _Stop) -> str:
     if check.startswith("T") and ".check(" in check:
-        return _tensor_words(entry, check, values)
+        return _tensor_words(entry, check, stop)
     if check.startswith("state.check()"):
         return f"torch's global state differs: {entry.state.reason()}"
     if check == "standing_by()":
         return "a tracer, a dispatch mode or a functorch transform is active"
-    names = dict.fromkeys(_VARIABLE.findall(check))
-    check = _VARIABLE.sub(lambda match: entry.source_of(match[0]), check)
-    for name in names:
-        if name in values:
-            return f"{entry.source_of(name)} is {_short(values[name])}; needed: {check}"
-    return f"needed: {check}"
+    metadata = _METADATA.fullmatch(check)
+    if metadata is not None:
+        variable = next(filter(None, metadata.group("type_of", "dtype_of", "rank_of", "size_of")))
+        if variable in stop.values:
+            return _metadata_words(stop.path(variable), stop.values[variable], metadata)
+    needed = _VARIABLE.sub(lambda match: stop.path(match[0]), check)
+    for name in dict.fromkeys(_VARIABLE.findall(check)):
+        if name in stop.values:
+            return f"{stop.path(name)} is {_short(stop.values[name])}; needed: {needed}"
+    return f"needed: {needed}"
 
 
-def _tensor_words(entry: Entry, check: str, values: dict[str, Any]) -> str:
+# How a guard function reaches a value, and how the author of a model writes that.
+_SPELLINGS = (
+    (re.compile(r"dict\.__getitem__\(([^()]*), v\d+_keys\[(\d+)\]\)"), r"\1[\2]"),
+    (re.compile(r"\.__dict__\['_modules'\]\['?(\d+)'?\]"), r"[\1]"),
+    (re.compile(r"\.__dict__\['_(?:modules|parameters|buffers)'\]\['(\w+)'\]"), r".\1"),
+    (re.compile(r"\.__dict__\['([a-zA-Z_]\w*)'\]"), r".\1"),
+    (re.compile(r"\bL\['(\w+)'\]"), r"\1"),
+)
+
+
+def _as_written(text: str) -> str:
+    before = ""
+    while before != text:
+        before = text
+        for pattern, spelling in _SPELLINGS:
+            text = pattern.sub(spelling, text)
+    return text
+
+
+def _metadata_words(source: str, value: Any, metadata: re.Match[str]) -> str:
+    """A check on one property of a tensor among the frame's locals."""
+    cls, dtype, rank, dimension, size = metadata.group("cls", "dtype", "rank", "dimension", "size")
+    if cls:
+        return f"{source} is a {type(value).__module__}.{type(value).__qualname__}, the entry needs a {cls}"
+    if dtype:
+        return f"{source} has dtype {str(value.dtype).removeprefix('torch.')}, the entry needs {dtype}"
+    if rank:
+        return f"{source} is {value.dim()}-dimensional, the entry needs {rank} dimensions"
+    return f"{source} has size {value.size(int(dimension))} in dimension {dimension}, the entry needs {size}"
+
+
+def _tensor_words(entry: Entry, check: str, stop: _Stop) -> str:
     group, _, rest = check.partition(".check(")
     names = rest.rstrip(")").split(", ")
-    tensors = [values.get(name) for name in names]
-    sources = [entry.source_of(name) or name for name in names]
+    tensors = [stop.values.get(name) for name in names]
     guards = entry.guard.__globals__[group]
-    return str(guards.check_verbose(*tensors, tensor_check_names=sources))
+    return str(guards.check_verbose(*tensors, tensor_check_names=[stop.path(name) for name in names]))
 
 
 def _short(value: Any) -> str:

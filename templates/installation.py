@@ -8,19 +8,30 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from .watching import is_imported, when_imported
-
 if TYPE_CHECKING:
-    from .activation import Entrypoint
+    from .activation import Entrypoint, Frame
     from .entries import Bundle
-    from .frames import Frame
 
-__all__ = ["FORMAT", "Installation", "PrecompileError", "PrecompileWarning", "Unfit", "give_up"]
+__all__ = [
+    "FORMAT",
+    "Installation",
+    "PrecompileError",
+    "PrecompileWarning",
+    "Unfit",
+    "executed",
+    "give_up",
+    "is_imported",
+    "warn",
+]
 
 FORMAT = 1
+
+# Modules whose code has run while the import system still calls them unfinished.
+executed: set[str] = set()
 _KEYS = ("built_with", "variants", "entrypoints", "frames", "graphs", "resumes", "files")
 
 
@@ -68,6 +79,7 @@ class Installation:
         self.variant: str | None = None
         self._bundle: Bundle | None = None
         self.uninstalled = False
+        self.stop_waiting: Callable[[], None] | None = None
         self.log: Any = None
         self.manifest = _read_manifest(directory)
 
@@ -84,7 +96,10 @@ class Installation:
         missing = {
             module for record in self.waiting for module in _needs(record) if not self._is_usable(module)
         }
-        self.stop_waiting = when_imported(missing, self.proceed)
+        if missing:
+            from .watching import when_imported
+
+            self.stop_waiting = when_imported(missing, self.proceed)
         self.proceed()
 
     def proceed(self) -> None:
@@ -113,11 +128,11 @@ class Installation:
 
     def _prepare(self) -> None:
         """Checks and setup that need torch: its version, this CPU, the frames."""
-        from .frames import Frame
+        from .activation import Frame
 
         _check_torch(self.manifest)
         self.variant = _choose_variant(self.manifest)
-        self.frames = [Frame(self, record, []) for record in self.manifest["frames"]]
+        self.frames = [Frame(self, record) for record in self.manifest["frames"]]
 
     @property
     def bundle(self) -> Bundle:
@@ -181,7 +196,7 @@ class Installation:
 
     def end_of_frame(self, frame: Frame) -> None:
         """After a frame's last entry: what happens to a call that none of them takes."""
-        from .activation import install_miss
+        from .misses import install_miss
 
         install_miss(self, frame)
 
@@ -199,7 +214,7 @@ class Installation:
                 "entries": sum(
                     len(self.manifest["frames"][number]["entries"]) for number in record["frames"]
                 ),
-                "loaded": sum(len(frame.entries) for frame in frames),
+                "loaded": sum(entry.ready for frame in frames for entry in frame.entries),
                 "hits": sum(entry.hits for frame in frames[:1] for entry in frame.entries),
                 "misses": sum(frame.misses for frame in frames[:1]),
                 "left_out": list(self.left_out.get(name, ())),
@@ -220,12 +235,21 @@ class Installation:
         with self.lock:
             self.uninstalled = True
             self.waiting = []
-            self.stop_waiting()
+            if self.stop_waiting is not None:
+                self.stop_waiting()
             # The last first: two entrypoints may have wrapped one class.
             for entrypoint in reversed(self.entrypoints.values()):
                 entrypoint.deactivate()
             for frame in self.frames:
                 frame.retire()
+
+
+def is_imported(name: str) -> bool:
+    """Whether a module's code has run to its end (it is in sys.modules from its start)."""
+    module = sys.modules.get(name)
+    if module is None:
+        return False
+    return name in executed or not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def _needs(record: dict[str, Any]) -> tuple[str, str]:

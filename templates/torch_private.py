@@ -6,6 +6,7 @@ torch._inductor. tests/unit/test_torch_internals.py fails first when one of them
 
 from __future__ import annotations
 
+import builtins
 import json
 import math
 import os
@@ -118,6 +119,9 @@ def guard_namespace() -> dict[str, Any]:
     import torch.utils._device as device_state
 
     return {
+        # What looks at the frames of a stack, as torch.jit.trace does, expects every one to have them.
+        "__builtins__": builtins,
+        "torch": torch,
         "standing_by": standing_by,
         "marks_agree": marks_agree,
         "plain_function": unwrap,
@@ -137,14 +141,14 @@ class TensorGroup:
     where the guard function calls it: after the checks that this state is the captured one.
     """
 
-    def __init__(self, specs: Any, namespace: dict[str, Any], name: str) -> None:
-        self._specs = specs
+    def __init__(self, group: Any, namespace: dict[str, Any], name: str) -> None:
+        self._group = group
         self._namespace = namespace
         self._name = name
 
     def _ready(self) -> Any:
         try:
-            guards = self._namespace[self._name] = _tensor_guards(self._specs)
+            guards = self._namespace[self._name] = _tensor_guards(self._group)
         except Refused as error:
             self._namespace["entry"].give_up(error)
             raise
@@ -157,21 +161,25 @@ class TensorGroup:
         return self._ready().check_verbose(*tensors, **names)
 
 
-def _tensor_guards(specs: Any) -> Any:
+def _tensor_guards(group: tuple[Any, Any]) -> Any:
     """One C++ check for a group of tensors, from what each must look like (docs/bundle-format.md).
 
     The check compares metadata only; the tensors it is made from are never written to and die here.
+    A model has many tensors of few kinds: one example per kind does for all of them.
     """
-    examples = [_example(spec) for spec in specs]
+    kinds, numbers = group
+    examples = [_example(kind) for kind in kinds]
+    sizes = [list(kind[8]) for kind in kinds]
+    strides = [list(kind[9]) for kind in kinds]
     return _guards.TensorGuards(
-        *examples,
-        dynamic_dims_sizes=[list(spec[8]) for spec in specs],
-        dynamic_dims_strides=[list(spec[9]) for spec in specs],
+        *[examples[number] for number in numbers],
+        dynamic_dims_sizes=[sizes[number] for number in numbers],
+        dynamic_dims_strides=[strides[number] for number in numbers],
     )
 
 
-def _example(spec: Any) -> torch.Tensor:
-    is_parameter, _, size, stride, dtype, device, requires_grad, keys, _, _ = spec
+def _example(kind: Any) -> torch.Tensor:
+    is_parameter, _, size, stride, dtype, device, requires_grad, keys, _, _ = kind
     # Dispatch keys tell inference tensors from ordinary ones; one of the two has the right ones.
     for inference in (False, True):
         with torch.inference_mode(inference):

@@ -8,19 +8,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["is_imported", "when_imported"]
+from .installation import executed
 
-
-# Modules whose code has run while the import system still calls them unfinished.
-_executed: set[str] = set()
-
-
-def is_imported(name: str) -> bool:
-    """Whether a module's code has run to its end (it is in sys.modules from its start)."""
-    module = sys.modules.get(name)
-    if module is None:
-        return False
-    return name in _executed or not getattr(getattr(module, "__spec__", None), "_initializing", False)
+__all__ = ["when_imported"]
 
 
 def when_imported(names: set[str], callback: Callable[[], None]) -> Callable[[], None]:
@@ -85,7 +75,7 @@ class _Afterwards:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        _executed.add(module.__name__)
+        executed.add(module.__name__)
         self._callback()
 
     def __getattr__(self, name: str) -> Any:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["EntryRecord", "FrameRecord", "GraphRecord", "Part", "ResumeRecord"]
+__all__ = ["MARSHAL", "EntryRecord", "FrameRecord", "GraphRecord", "Part", "ResumeRecord"]
+
+
+# The last version of the marshal format without references, whose bytes depend on what else is alive.
+MARSHAL = 2
 
 
 class GraphRecord(msgspec.Struct, frozen=True):
@@ -28,9 +32,10 @@ class GraphRecord(msgspec.Struct, frozen=True):
 
 
 class EntryRecord(msgspec.Struct, frozen=True):
-    """One guarded specialisation of a frame. `data` and `source` are files relative to the part."""
+    """One guarded specialisation of a frame. `data`, `head` and `source` are files relative to the part."""
 
     data: str
+    head: str
     source: str
     graphs: list[int]
     sample: int

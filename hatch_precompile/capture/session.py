@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.capture.guardtree import GuardRecorder
-from hatch_precompile.capture.record import EntryRecord, FrameRecord, GraphRecord, Part, ResumeRecord
+from hatch_precompile.capture.record import MARSHAL, EntryRecord, FrameRecord, GraphRecord, Part, ResumeRecord
 from hatch_precompile.capture.target import (
     Sample,
     Target,
@@ -27,7 +27,7 @@ from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
 from hatch_precompile.lower.graphs import write_graph
-from hatch_precompile.lower.guards import LoweredGuards, lower_guards
+from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_guards
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.torch_internals import (
     CompiledGraph,
@@ -41,9 +41,6 @@ from hatch_precompile.torch_internals import (
 from hatch_precompile.variants import Variant
 
 __all__ = ["capture"]
-
-# The last version of the format without references, whose bytes depend on what else is alive.
-_MARSHAL = 2
 
 
 def capture(
@@ -230,7 +227,7 @@ class _Session:
         code, module = resume_function(value)
         if code not in self.resumes:
             number = self.resumes[code] = len(self.resumes)
-            content = marshal.dumps(portable_code(code, {}, Namer(sys.modules[module].__dict__)), _MARSHAL)
+            content = marshal.dumps(portable_code(code, {}, Namer(sys.modules[module].__dict__)), MARSHAL)
             record = ResumeRecord(f"resume/{number}.code", module)
             (self.directory / record.code).write_bytes(content)
             self.resume_records.append(record)
@@ -241,25 +238,32 @@ class _Session:
     ) -> EntryRecord:
         source = f"entries/{number}.guards.txt"
         data = f"entries/{number}.entry"
+        head = f"entries/{number}.head"
         title = f"# Guards of {trace.code.co_qualname}, sample {self.sample + 1} of {self.entrypoint.name}.\n"
         text = title + guards.source
         (self.directory / source).write_text(text)
-        guard_code = compile(text, f"<guards of {trace.code.co_qualname}>", "exec", dont_inherit=True)
+        name = f"<guards of {trace.code.co_qualname}>"
         traced = self._traced(trace)
         content = {
-            "guard": guard_code,
-            "code": code.code,
+            "guard": function_codes(text, name),
             "constants": guards.constants,
-            "tensors": tuple(tuple(spec.encoded() for spec in group) for group in guards.tensors),
+            "tensors": tuple(group.encoded() for group in guards.tensors),
             "state": guards.state,
             "globals": code.globals,
-            "code_constants": code.constants,
             "traced": traced,
-            "modules": _modules_named(guards.constants, code, traced),
+            "modules": _modules_named(guards.constants, list(code.globals.values()), traced=traced),
         }
-        (self.directory / data).write_bytes(marshal.dumps(content, _MARSHAL))
+        (self.directory / data).write_bytes(marshal.dumps(content, MARSHAL))
+        first = (
+            function_codes(guards.stub, name)[0],
+            code.code,
+            code.constants,
+            _modules_named(code.constants),
+        )
+        (self.directory / head).write_bytes(marshal.dumps(first, MARSHAL))
         return EntryRecord(
             data=data,
+            head=head,
             source=source,
             graphs=graphs,
             sample=self.sample,
@@ -307,8 +311,8 @@ def _graph_number(value: Any) -> int | None:
     return None
 
 
-def _modules_named(constants: Any, code: LoweredCode, traced: Any) -> tuple[str, ...]:
-    """Every module a reference of the entry starts from."""
+def _modules_named(*parts: Any, traced: Any = ()) -> tuple[str, ...]:
+    """Every module a reference in encoded constants starts from, and those of the traced functions."""
     # A module of torch's own that is not imported there has not been changed there either.
     found = {module for module, _, _ in traced if module.partition(".")[0] != "torch"}
 
@@ -319,8 +323,7 @@ def _modules_named(constants: Any, code: LoweredCode, traced: Any) -> tuple[str,
             for item in value:
                 look(item)
 
-    for part in (constants, list(code.globals.values()), code.constants):
-        look(part)
+    look(parts)
     return tuple(sorted(found))
 
 

@@ -11,7 +11,7 @@ from hatch_precompile.capture.guardtree import GuardNode, Leaf, Relation
 from hatch_precompile.lower.guard_text import GuardText, unsupported
 from hatch_precompile.lower.names import Namer
 
-__all__ = ["CheckedTensor", "TensorSpec", "require_tensors"]
+__all__ = ["CheckedTensor", "TensorGroup", "TensorSpec", "distinguish", "require_tensors"]
 
 # A tensor's node, dynamo's check of it, and its variable in the guard function.
 CheckedTensor = tuple[GuardNode, Leaf, str]
@@ -36,9 +36,37 @@ class TensorSpec:
         return tuple(getattr(self, spec.name) for spec in dataclasses.fields(self))
 
 
+@dataclasses.dataclass(frozen=True)
+class TensorGroup:
+    """Tensors checked in one call. A model has many tensors of few kinds, so each kind stands once."""
+
+    kinds: tuple[TensorSpec, ...]
+    numbers: tuple[int, ...]  # per tensor, in the order of the call: its kind
+
+    def encoded(self) -> tuple[Any, ...]:
+        return tuple(kind.encoded() for kind in self.kinds), self.numbers
+
+
+def distinguish(text: GuardText, leaf: Leaf, variable: str) -> None:
+    """Part of a tensor's check as plain Python: it costs a failing entry less than the C++ call would.
+
+    Each of them is implied by the C++ check, which is made all the same.
+    """
+    value, sizes = leaf.args[:2]
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return
+    name = "torch.Tensor" if type(value) is torch.Tensor else "torch.nn.Parameter"
+    text.add(f"if not (type({variable}) is {name}): return False")
+    text.add(f"if not ({variable}.dtype is {value.dtype}): return False")
+    text.add(f"if not ({variable}.dim() == {len(sizes)}): return False")
+    for dimension, size in enumerate(sizes):
+        if size is not None:
+            text.add(f"if not ({variable}.size({dimension}) == {size}): return False")
+
+
 def require_tensors(
     text: GuardText, tensors: list[CheckedTensor], relations: list[Relation]
-) -> tuple[tuple[TensorSpec, ...], ...]:
+) -> tuple[TensorGroup, ...]:
     """Write the checks of all tensors; returns the groups, in the order of their names T0, T1, ...
 
     TensorGuards refuses an object it meets twice. For the tensors that dynamo requires to be distinct
@@ -66,7 +94,18 @@ def require_tensors(
         arguments = ", ".join(variable for _, _, variable in group)
         text.require(f"T{index}.check({arguments})", "TENSOR_MATCH")
         text.by_kind["TENSOR_MATCH"] += len(group) - 1
-    return tuple(tuple(_spec(text.namer, node, leaf) for node, leaf, _ in group) for group in groups)
+    return tuple(_group([_spec(text.namer, node, leaf) for node, leaf, _ in group]) for group in groups)
+
+
+def _group(specs: list[TensorSpec]) -> TensorGroup:
+    numbers: dict[tuple[Any, ...], int] = {}
+    order = [numbers.setdefault(_plain(spec.encoded()), len(numbers)) for spec in specs]
+    return TensorGroup(tuple(specs[order.index(number)] for number in range(len(numbers))), tuple(order))
+
+
+def _plain(encoded: Any) -> Any:
+    """Something hashable, equal for equal specs: references are lists."""
+    return tuple(map(_plain, encoded)) if isinstance(encoded, (tuple, list)) else encoded
 
 
 def _spec(namer: Namer, node: GuardNode, leaf: Leaf) -> TensorSpec:

@@ -7,12 +7,15 @@ a constant that is found again at load time, `T0` a group of tensors checked in 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from hatch_precompile.capture.guardtree import GuardNode, Leaf
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.guard_parts import Block, Item, flat, function_text, share_parts
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.runtime_package import runtime
 
@@ -27,14 +30,30 @@ class GuardText:
         self.constants: list[Any] = []
         self.rebound = 0
         self.by_kind: dict[str, int] = {}
-        self._lines: list[str] = []
+        self._items: list[Item] = []
+        self._open: list[list[Item]] = [self._items]
         self._notes: list[str] = []
         self._required: set[str] = set()
         self._indexes: dict[str, int] = {}
+        self._stub: list[str] = []
+
+    def end_stub(self) -> None:
+        """What is written so far, and needs no constant, is what an entry asks before it is loaded."""
+        self._items[:] = flat(self._items)
+        self._stub = [line for line in flat(self._items) if not re.search(r"\bc\d+\b", line)]
+
+    @contextlib.contextmanager
+    def block(self, variable: str) -> Iterator[None]:
+        """What is written inside is about the value in `variable` and all that is reached from it."""
+        block = Block(variable, [])
+        self._open[-1].append(block)
+        self._open.append(block.items)
+        yield
+        self._open.pop()
 
     def add(self, line: str) -> None:
         """A line that is no check."""
-        self._lines.append(line)
+        self._open[-1].append(line)
 
     def require(self, condition: str, kind: str, leaf: Leaf | None = None) -> None:
         """A check: the frame is refused unless `condition` holds. One made before is not made again."""
@@ -43,7 +62,7 @@ class GuardText:
         self._required.add(condition)
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
         comment = user_line(leaf)
-        self._lines.append(f"if not ({condition}): return False" + (f"  # {comment}" if comment else ""))
+        self._open[-1].append(f"if not ({condition}): return False" + (f"  # {comment}" if comment else ""))
 
     def constant(self, value: Any, node: GuardNode | None, where: str) -> str:
         """An expression for a value: a literal, or the name of a constant found at load time."""
@@ -66,13 +85,15 @@ class GuardText:
         return f"c{index}"
 
     def source(self) -> str:
-        """The whole function. A raise is a refusal, as an error in dynamo's tree is."""
-        body = "\n".join(f"        {line}" for line in self._lines)
-        header = "\n".join(self._notes)
-        return (
-            f"{header}\n\n\ndef guard(L):\n    try:\n{body}\n        entry.hits += 1\n        return True\n"
-            "    except Exception:\n        return False\n"
-        )
+        """All functions, `guard` last. A raise is a refusal: torch drops it, as one in dynamo's tree."""
+        lines, parts = share_parts(self._items)
+        functions = [function_text(part.name, part.parameter, part.lines) for part in parts]
+        functions.append(function_text("guard", "L", [*lines, "entry.hits += 1", "return True"]))
+        return "\n\n".join(["\n".join(self._notes) + "\n", *functions])
+
+    def stub(self) -> str:
+        """The function that stands in for it until a call gets past the stub's checks."""
+        return function_text("guard", "L", [*self._stub, "return load(L)"])
 
 
 def unsupported(construct: str, node: GuardNode, leaf: Leaf | None = None) -> Unsupported:

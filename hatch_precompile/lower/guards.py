@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
+from types import CodeType
 from typing import Any
 
 import torch
@@ -17,11 +18,11 @@ from hatch_precompile.capture.guardtree import GuardNode, Leaf, Relation
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guard_access import access, is_activated, require_container
 from hatch_precompile.lower.guard_leaves import require_leaf
-from hatch_precompile.lower.guard_tensors import CheckedTensor, TensorSpec, require_tensors
+from hatch_precompile.lower.guard_tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.guard_text import GuardText, unsupported
 from hatch_precompile.lower.names import Namer
 
-__all__ = ["LoweredGuards", "lower_guards"]
+__all__ = ["LoweredGuards", "function_codes", "lower_guards"]
 
 # What symbolic-shape and aliasing expressions may name, besides locals, globals and our own.
 _EXPRESSION_NAMES = {"L", "G", "math"} | {
@@ -29,14 +30,18 @@ _EXPRESSION_NAMES = {"L", "G", "math"} | {
     *("type", "list", "dict", "object", "getattr"),
 }
 
+# Values below one of the frame's locals: up to so many, it is looked at before anything else.
+_SMALL = 16
+
 
 @dataclasses.dataclass(frozen=True)
 class LoweredGuards:
     """A guard function and what it needs: see docs/bundle-format.md for how each is stored."""
 
     source: str
+    stub: str
     constants: tuple[Any, ...]
-    tensors: tuple[tuple[TensorSpec, ...], ...]
+    tensors: tuple[TensorGroup, ...]
     state: str
     checks: int
     rebound: int
@@ -52,6 +57,12 @@ def lower_guards(root: GuardNode, frame_globals: dict[str, Any], injected: dict[
     return _Writer(root, frame_globals, injected).write()
 
 
+def function_codes(source: str, filename: str) -> tuple[CodeType, ...]:
+    """The code of each function that a source defines."""
+    module = compile(source, filename, "exec", dont_inherit=True)
+    return tuple(constant for constant in module.co_consts if isinstance(constant, CodeType))
+
+
 class _Writer:
     """Walks one tree. Variables are kept by node, and by dynamo's name for the value."""
 
@@ -64,11 +75,22 @@ class _Writer:
         self._variables: dict[int, str] = {}
         self._by_source: dict[str, str] = {}
         self._tensors: list[CheckedTensor] = []
+        self._distinguishing = True
 
     def write(self) -> LoweredGuards:
-        self._torch_state()
-        for child in sorted(self.root.children, key=_cost):
+        # First what tells the entries of one frame apart at little cost: the frame's smaller locals. Any
+        # read of a tensor's attribute would be seen by a TorchFunctionMode, so that is asked before.
+        self._function_modes()
+        children = sorted(self.root.children, key=_cost)
+        small = [child for child in children if child.accessor == "framelocals" and _size(child) <= _SMALL]
+        for child in small:
             self._visit(child)
+        self._distinguishing = False
+        self.text.end_stub()
+        self._torch_state()
+        for child in children:
+            if id(child) not in set(map(id, small)):
+                self._visit(child)
         tensors = require_tensors(self.text, self._tensors, self.root.relations)
         for relation in self.root.relations:
             self._relation(relation)
@@ -76,6 +98,7 @@ class _Writer:
             self._expression(leaf)
         return LoweredGuards(
             source=self.text.source(),
+            stub=self.text.stub(),
             constants=tuple(self.text.constants),
             tensors=tensors,
             state=self.state,
@@ -99,16 +122,26 @@ class _Writer:
         self._variables[id(node)] = variable
         if node.source:
             self._by_source.setdefault(node.source, variable)
-        require_container(self.text, node, variable)
-        for leaf in node.leaves:
-            if leaf.kind == "tensor_match_guard":
-                self._tensors.append((node, leaf, variable))
-            else:
-                require_leaf(self.text, node, leaf, variable)
-        if node.epilogue or node.relations:
-            raise unsupported("an epilogue guard below the root", node)
-        for child in sorted(node.children, key=_cost):
-            self._visit(child)
+        with self.text.block(variable):
+            require_container(self.text, node, variable)
+            for leaf in node.leaves:
+                if leaf.kind == "tensor_match_guard":
+                    self._tensors.append((node, leaf, variable))
+                    if self._distinguishing:
+                        distinguish(self.text, leaf, variable)
+                else:
+                    require_leaf(self.text, node, leaf, variable)
+            if node.epilogue or node.relations:
+                raise unsupported("an epilogue guard below the root", node)
+            for child in sorted(node.children, key=_cost):
+                self._visit(child)
+
+    def _function_modes(self) -> None:
+        for leaf in self.root.leaves:
+            if leaf.kind == "torch_function_mode_stack_guard":
+                if leaf.args[0]:
+                    raise unsupported("an active TorchFunctionMode", self.root, leaf)
+                self.text.require("function_mode_depth() == 0", "TORCH_FUNCTION_STATE")
 
     def _torch_state(self) -> None:
         self.text.require("standing_by()", "STAND_ASIDE")
@@ -120,9 +153,7 @@ class _Writer:
                 inference = torch.is_inference_mode_enabled()
                 self.text.require(f"inference_mode() is {inference}", "GLOBAL_STATE")
             elif leaf.kind == "torch_function_mode_stack_guard":
-                if leaf.args[0]:
-                    raise unsupported("an active TorchFunctionMode", self.root, leaf)
-                self.text.require("function_mode_depth() == 0", "TORCH_FUNCTION_STATE")
+                continue
             elif leaf.kind == "default_device_guard":
                 device = torch.utils._device.CURRENT_DEVICE
                 expected = self.text.constant(device, None, "")

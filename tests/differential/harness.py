@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.capture.guardtree import GuardRecorder
-from hatch_precompile.lower.guards import lower_guards
+from hatch_precompile.lower.guards import function_codes, lower_guards
 from hatch_precompile.runtime_package import runtime
 from hatch_precompile.torch_internals import FrameTrace, capture_settings, tracing_frames
 
@@ -42,7 +42,10 @@ class HeldFrame:
             return False  # dynamo's own lookup treats an error in a guard as a failed one or raises
 
     def ours(self, frame_locals: dict[str, Any]) -> bool:
-        return bool(self.guard(frame_locals))
+        try:
+            return bool(self.guard(frame_locals))
+        except Exception:
+            return False  # torch's lookup takes an error in a guard of ours for a refusal
 
 
 def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]:
@@ -71,13 +74,17 @@ def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]
 def _held(recorder: GuardRecorder, trace: FrameTrace) -> HeldFrame:
     lowered = lower_guards(recorder.tree(trace.root), trace.frame_globals, trace.injected)
     data = {
-        "guard": compile(lowered.source, "<guards>", "exec", dont_inherit=True),
+        "guard": function_codes(lowered.source, "<guards>"),
         "constants": lowered.constants,
-        "tensors": tuple(tuple(spec.encoded() for spec in group) for group in lowered.tensors),
+        "tensors": tuple(group.encoded() for group in lowered.tensors),
         "state": lowered.state,
     }
     entry = types.SimpleNamespace(hits=0)
-    guard = runtime("entries").make_guard(data, trace.frame_globals, entry)
+    # A call meets the stub first, and the guard only if that lets it pass.
+    namespace = runtime("torch_private").guard_namespace()
+    code = runtime("entries").prepare_guard(namespace, data, trace.frame_globals, entry)
+    namespace["load"] = types.FunctionType(code, namespace, "guard")
+    guard = types.FunctionType(function_codes(lowered.stub, "<stub>")[0], namespace, "guard")
     mode = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
     if torch.is_grad_enabled():
         mode = torch.enable_grad

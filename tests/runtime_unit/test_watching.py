@@ -13,6 +13,7 @@ import pytest
 from hatch_precompile.runtime_package import runtime
 
 watching = runtime("watching")
+is_imported = runtime("installation").is_imported
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ class Seen(list[Any]):
 
 def test_the_callback_runs_once_the_modules_code_has_run(write: Callable[..., None]) -> None:
     write(watched_a="early = 1\nlate = 2")
-    seen = Seen(lambda: (sys.modules["watched_a"].late, watching.is_imported("watched_a")))
+    seen = Seen(lambda: (sys.modules["watched_a"].late, is_imported("watched_a")))
     watching.when_imported({"watched_a"}, seen)
     assert seen == []
     importlib.import_module("watched_a")
@@ -58,7 +59,7 @@ def test_the_callback_runs_once_the_modules_code_has_run(write: Callable[..., No
 
 def test_a_module_that_is_still_running_is_not_imported(write: Callable[..., None]) -> None:
     write(watched_outer="import watched_inner\nlate = 1", watched_inner="")
-    seen = Seen(lambda: watching.is_imported("watched_outer"))
+    seen = Seen(lambda: is_imported("watched_outer"))
     watching.when_imported({"watched_inner", "watched_outer"}, seen)
     importlib.import_module("watched_outer")
     assert seen == [False, True]
@@ -127,7 +128,7 @@ def test_a_modules_own_error_is_what_is_raised(write: Callable[..., None]) -> No
     with pytest.raises(ZeroDivisionError):
         importlib.import_module("watched_g")
     assert seen == []
-    assert not watching.is_imported("watched_g")
+    assert not is_imported("watched_g")
 
 
 def test_a_module_that_does_not_exist_is_the_usual_error(write: Callable[..., None]) -> None:

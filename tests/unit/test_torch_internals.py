@@ -222,6 +222,12 @@ class TestInductor:
         assert parameters(wrapper.post_compile) == ["self", "compiled_fn", "aot_config", "runtime_metadata"]
         assert dataclasses.is_dataclass(wrapper)
 
+    def test_the_wrapper_for_gradients_takes_what_the_runtime_gives_it(self) -> None:
+        spec = {field.name for field in dataclasses.fields(runtime_wrappers.AOTDispatchAutogradCompileSpec)}
+        names = {"compiled_fw_func", "compiled_bw_func", "lazy_backward_info", "bw_compiler", "aot_config"}
+        assert names | {"fw_metadata", "try_save_cache_entry"} <= spec
+        assert parameters(runtime_wrappers.AOTDispatchAutograd.post_compile) == ["spec"]
+
     def test_there_is_no_wrapper_we_do_not_know(self) -> None:
         base = runtime_wrappers.CompilerWrapper
         found = {

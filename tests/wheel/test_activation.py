@@ -146,7 +146,7 @@ tool.apply(torch.randn(7))
         )
         assert "served" in finished.stdout
         assert "PrecompileError: zoo: no entry of apply fits this call: " in finished.stderr
-        assert "expected 6, actual 7" in finished.stderr
+        assert "has size 7 in dimension 0, the entry needs 6" in finished.stderr
 
     def test_strict_makes_every_miss_an_error(self, zoo: Site) -> None:
         calls = {
@@ -334,18 +334,23 @@ probe.result(**zoo._precompiled.status())
 class TestExplain:
     CASES: ClassVar = {
         "a hit": ("model, x", None, "it would be served"),
-        "another dtype": ("model, x.double()", "T0.check", "dtype mismatch. expected Float, actual Double"),
-        "another rank": ("model, x[0]", "T0.check", "rank mismatch. expected 2, actual 1"),
+        "another dtype": (
+            "model, x.double()",
+            ".dtype is",
+            "x has dtype float64, the entry needs float32",
+        ),
+        "another rank": ("model, x[0]", ".dim() ==", "x is 1-dimensional, the entry needs 2 dimensions"),
+        "another stride order": ("model, x.t().contiguous().t()", "T0.check", "stride mismatch"),
         "a size outside the range": (
             "model, torch.randn(17, 8)",
             "<= 16",
-            "L['x'] is a tensor of shape (17, 8)",
+            "x is a tensor of shape (17, 8)",
         ),
         "grad mode": ("model, x", "state.check()", "grad_mode"),
-        "a class": ("torch.nn.Linear(8, 8), x", "type(", "L['self'] is Linear(in_features=8"),
-        "an attribute": ("change(scale=3.0), x", "== 2.0", "'scale'"),
+        "a class": ("torch.nn.Linear(8, 8), x", "type(", "self is Linear(in_features=8"),
+        "an attribute": ("change(scale=3.0), x", "== 2.0", "self.scale is 3.0"),
         "a missing attribute": ("change(scale=None), x", "scale", "scale"),
-        "an argument more": ("model, x, x", "is None", "L['shift'] is a tensor of shape (4, 8)"),
+        "an argument more": ("model, x, x", "is None", "shift is a tensor of shape (4, 8)"),
         "a dispatch mode": ("model, x", "standing_by()", "a dispatch mode"),
     }
 
@@ -390,6 +395,19 @@ probe.result(reports=reports, hits=probe.hits("mlp"), misses=probe.status("mlp")
         finished = zoo.run(START + "zoo._precompiled.explain('mlp', zoo.models.Mlp())", ok=False)
         assert "TypeError: missing a required argument: 'x'" in finished.stderr
 
+    def test_a_check_made_on_every_layer_says_on_which_it_failed(self, zoo: Site) -> None:
+        seen = zoo.run("""
+import torch, zoo.bert, probe
+model = zoo.bert.small().eval()
+model.encoder.layer[1].attention.output.LayerNorm.eps = 0.5
+args, kwargs = next(iter(zoo.bert.sentences()))
+with torch.no_grad():
+    (report, *_) = zoo._precompiled.explain("bert", model, *args, **kwargs)
+probe.result(report=report)
+""").result
+        expected = "self.encoder.layer[1].attention.output.LayerNorm.eps is 0.5; needed: "
+        assert seen["report"]["reason"].startswith(expected)
+
     def test_functions_and_methods_are_explained(self, zoo: Site) -> None:
         seen = zoo.run(f"""
 {START}
@@ -401,5 +419,5 @@ probe.result(reports=[
 ])
 """).result
         assert [report["hit"] for (report,) in seen["reports"]] == [True, False, True, False, True]
-        assert "rank mismatch" in seen["reports"][1][0]["reason"]
+        assert "is 3-dimensional, the entry needs 4" in seen["reports"][1][0]["reason"]
         assert "factor" in seen["reports"][3][0]["reason"]

@@ -278,6 +278,23 @@ def test_a_number_of_threads_set_before_import_is_served(zoo: Site, threads: int
     assert zoo.run(code).result == {"hits": 1, "threads": threads}
 
 
+def test_threads_that_make_the_first_call_together_are_all_served(zoo: Site) -> None:
+    seen = zoo.run("""
+import threading, torch, probe, zoo.models
+model, x = zoo.models.Mlp().eval(), torch.randn(4, 8)
+start, outputs = threading.Barrier(8), []
+def call():
+    start.wait()
+    with torch.no_grad():
+        outputs.append(model(x))
+threads = [threading.Thread(target=call) for _ in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+equal = all(torch.equal(output, outputs[0]) for output in outputs)
+probe.result(hits=probe.hits("mlp"), misses=probe.status("mlp")["misses"], equal=equal, outputs=len(outputs))
+""").result
+    assert seen == {"hits": 8, "misses": 0, "equal": True, "outputs": 8}
+
+
 @pytest.mark.parametrize("threads", ["1", "4"])
 def test_a_number_of_threads_in_the_environment_is_served(zoo: Site, threads: str) -> None:
     assert zoo.run(f"{CALL}\nprobe.result(hits=probe.hits('mlp'))", OMP_NUM_THREADS=threads).result == {

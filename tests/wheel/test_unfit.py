@@ -221,7 +221,7 @@ with torch.no_grad():
     lines = [line for line in finished.stderr.splitlines() if line.startswith("zoo._precompiled: ")]
     text = "\n".join(lines)
     assert "installed mlp: 1 entries, variant native" in text
-    assert "miss of Mlp.forward: L['x'] is a tensor of shape (17, 8); needed: 3 <= L['x'].size()[0]" in text
+    assert "miss of Mlp.forward: x is a tensor of shape (17, 8); needed: 3 <= x.size()[0]" in text
 
 
 def test_log_says_what_is_hit(zoo: Site) -> None:
