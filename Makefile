@@ -15,7 +15,7 @@ TOOLS_NEEDS := build
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test demo bench differential clean
+.PHONY: help lint test demo bench differential conformance clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -23,6 +23,7 @@ help:
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on three models; build/bench.json"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
+	@echo "make conformance     models of transformers in their true sizes; build/conformance.json"
 	@echo "make clean   removes what these wrote, environments included"
 
 lint: .venv-lint/.ready
@@ -44,6 +45,10 @@ bench: .venv-bench/.ready
 # Our guards beside dynamo's, tens of thousands of mutations; build/differential.json
 differential: .venv-test/.ready
 	.venv-test/bin/python tests/differential/run.py
+
+# Eleven models of transformers, built and called in fresh processes: half an hour; build/conformance.json
+conformance: .venv-test/.ready
+	.venv-test/bin/python tests/conformance/run.py $(CONFORMANCE)
 
 clean:
 	rm -rf build dist .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis

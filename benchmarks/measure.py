@@ -17,7 +17,7 @@ from processes import RunError, run_timed, run_to_log
 from projects import Project
 from ways import WAYS
 
-__all__ = ["Bench", "import_cost", "medians"]
+__all__ = ["Bench", "dispatch_cost", "import_cost", "medians"]
 
 CHILD = Path(__file__).resolve().with_name("child.py")
 
@@ -32,6 +32,22 @@ importlib.import_module(package)
 importlib.import_module(module)
 print("first output", flush=True)
 print('{"ms": %r}' % ((time.perf_counter() - start) * 1e3))
+"""
+
+DISPATCH = """\
+import json, timeit, torch
+from bench_many.model import increment
+from bench_many.samples import samples
+calls = [args for args, _ in samples()]
+with torch.no_grad():
+    for kind, x in calls:
+        increment(kind, x)
+    print("first output", flush=True)
+    seconds = {
+        str(1 << n): min(timeit.repeat(lambda: increment(*calls[(1 << n) - 1]), number=500, repeat=7)) / 500
+        for n in range(9)
+    }
+print(json.dumps({place: value * 1e6 for place, value in seconds.items()}))
 """
 
 
@@ -162,3 +178,9 @@ def import_cost(project: Project, runs: int) -> Fields:
                 seen[way].append(milliseconds)
     cost = {way: statistics.median(values) for way, values in seen.items()}
     return {**cost, "added_ms": cost["wheel_ms"] - cost["source_ms"], "runs": runs}
+
+
+def dispatch_cost(project: Project) -> Fields:
+    """Microseconds of a call, by the place of the entry that serves it. Raises RunError."""
+    command = [sys.executable, "-c", DISPATCH]
+    return run_timed(command, env=os.environ | {"PYTHONPATH": str(project.installed)}).fields

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from budgets import judge
-from measure import Bench, import_cost
+from measure import Bench, dispatch_cost, import_cost
 from models import MANY, MODELS, ROOT, BenchModel
 from processes import RunError
 from projects import Project
@@ -88,13 +88,17 @@ def measure_model(name: str, model: BenchModel, options: argparse.Namespace) -> 
 
 
 def measure_many(folder: Path, runs: int) -> dict[str, Any]:
-    """Build time and import cost of one entrypoint with 256 entries."""
+    """Build time, import cost and the cost of a call of one entrypoint with 256 entries."""
     project = Project(MANY, folder)
     try:
         project.write()
         wheel, seconds = project.build()
         project.install(wheel)
-        return {"build_s": seconds, "import": import_cost(project, runs)}
+        return {
+            "build_s": seconds,
+            "import": import_cost(project, runs),
+            "call_us_by_place": dispatch_cost(project),
+        }
     except RunError as failure:
         return {"error": str(failure)}
 

@@ -65,22 +65,37 @@ def build_bundle(
     write_runtime(directory)
     libraries = write_bundle(directory / "bundle", parts, variants)
     if config.verify:
-        for entrypoint, _, _ in parts:
-            verify(
-                entrypoint,
-                config.package,
-                site=work / "site",
-                source_roots=source_roots,
-                work=work / "verify" / entrypoint.name,
-                timeout=config.timeout,
-                report=_prefixed(report, f"{entrypoint.name}: verify"),
-            )
+        _verify_all(config, [entrypoint for entrypoint, _, _ in parts], source_roots, work, report)
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     report(
         f"{len(parts)} entrypoints, {sum(len(f.entries) for _, p, _ in parts for f in p.frames)} entries, "
         f"{len(libraries)} libraries, {size / 1e6:.1f} MB, {time.perf_counter() - started:.0f} s"
     )
     return BuiltBundle(directory, libraries, str(torch.__version__))
+
+
+def _verify_all(
+    config: Config, entrypoints: list[Entrypoint], source_roots: list[Path], work: Path, report: Report
+) -> None:
+    """Raises the BuildError of the first entrypoint, in their order, whose samples do not pass."""
+
+    def attempt(entrypoint: Entrypoint) -> None:
+        verify(
+            entrypoint,
+            config.package,
+            site=work / "site",
+            source_roots=source_roots,
+            work=work / "verify" / entrypoint.name,
+            timeout=config.timeout,
+            report=_prefixed(report, f"{entrypoint.name}: verify"),
+        )
+
+    with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:
+        list(pool.map(attempt, entrypoints))
+
+
+def _jobs(config: Config) -> int:
+    return min(config.jobs or os.cpu_count() or 1, len(config.entrypoints))
 
 
 def _prefixed(report: Report, prefix: str) -> Report:
@@ -90,8 +105,6 @@ def _prefixed(report: Report, prefix: str) -> Report:
 def _capture_all(
     config: Config, source_roots: list[Path], work: Path, report: Report
 ) -> list[tuple[Entrypoint, Part, Path]]:
-    jobs = config.jobs or os.cpu_count() or 1
-
     def attempt(entrypoint: Entrypoint) -> tuple[Entrypoint, Part, Path] | BuildError:
         try:
             part, directory = _capture_one(entrypoint, config, source_roots, work, report)
@@ -99,7 +112,7 @@ def _capture_all(
             return error
         return entrypoint, part, directory
 
-    with ThreadPoolExecutor(max_workers=min(jobs, len(config.entrypoints))) as pool:
+    with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:
         results = list(pool.map(attempt, config.entrypoints))
     captured = []
     for entrypoint, result in zip(config.entrypoints, results, strict=True):

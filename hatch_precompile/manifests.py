@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dis
+import functools
+import hashlib
 import importlib.util
+import io
 import json
+import marshal
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -13,7 +18,15 @@ from typing import Any
 
 from hatch_precompile.wheel import RUNTIME_PACKAGE
 
-__all__ = ["FoundManifest", "ManifestError", "find"]
+__all__ = [
+    "FoundManifest",
+    "ManifestError",
+    "bytecode_of",
+    "entrypoint_names",
+    "find",
+    "graphs_of",
+    "guards_of",
+]
 
 _IN_PACKAGE = f"{RUNTIME_PACKAGE}/bundle/manifest.json"
 
@@ -30,6 +43,8 @@ class FoundManifest:
     manifest: dict[str, Any]
     sizes: dict[str, int]
     """Bytes by path below the bundle's folder, uncompressed."""
+    read: Callable[[str], bytes]
+    """The content of such a file."""
 
 
 def find(wheel_or_package: str) -> list[FoundManifest]:
@@ -67,7 +82,13 @@ def _in_archive(wheel: zipfile.ZipFile) -> Iterator[FoundManifest]:
             if info.filename.startswith(folder)
         }
         package = name.removesuffix(f"/{_IN_PACKAGE}").replace("/", ".")
-        yield FoundManifest(package, _parse(wheel.read(name), name), sizes)
+        manifest = _parse(wheel.read(name), name)
+        yield FoundManifest(package, manifest, sizes, functools.partial(_read, str(wheel.filename), folder))
+
+
+def _read(wheel: str, folder: str, name: str) -> bytes:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(folder + name)
 
 
 def _in_package(package: str) -> FoundManifest:
@@ -80,10 +101,15 @@ def _in_package(package: str) -> FoundManifest:
                 for file in bundle.rglob("*")
                 if file.is_file() and file.parent.name != "__pycache__"  # written by installers
             }
-            return FoundManifest(package, _parse(manifest.read_bytes(), str(manifest)), sizes)
+            content = _parse(manifest.read_bytes(), str(manifest))
+            return FoundManifest(package, content, sizes, functools.partial(_read_below, bundle))
     raise ManifestError(
         f"the installed package {package} carries no bundle; an editable install or an sdist never does"
     )
+
+
+def _read_below(folder: Path, name: str) -> bytes:
+    return (folder / name).read_bytes()
 
 
 def _package_folders(package: str) -> list[str]:
@@ -116,3 +142,57 @@ def _parse(content: bytes, name: str) -> dict[str, Any]:
     if not isinstance(manifest, dict):
         raise ManifestError(f"{name} is damaged: expected a JSON object")
     return manifest
+
+
+def entrypoint_names(bundle: FoundManifest) -> list[str]:
+    return [entrypoint["name"] for entrypoint in bundle.manifest.get("entrypoints", [])]
+
+
+def guards_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
+    """The readable guard source of each entry of an entrypoint, by its file."""
+    return _texts(bundle, [entry["source"] for entry in _entries(bundle, entrypoint)])
+
+
+def graphs_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
+    """The graphs an entrypoint runs, as they were captured, by their files."""
+    numbers = dict.fromkeys(number for entry in _entries(bundle, entrypoint) for number in entry["graphs"])
+    return _texts(bundle, [bundle.manifest["graphs"][number]["readable"] for number in numbers])
+
+
+def bytecode_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
+    """What each entry of an entrypoint runs, disassembled, by entry.
+
+    Raises ManifestError under another Python than the bundle's: marshal reads its own bytecode only.
+    """
+    magic = bundle.manifest.get("built_with", {}).get("magic")
+    if magic != importlib.util.MAGIC_NUMBER.hex():
+        raise ManifestError(f"its bytecode is of Python {bundle.manifest['built_with'].get('python')}")
+    texts = {}
+    for frame in _frames(bundle, entrypoint):
+        heads = marshal.loads(_verified(bundle, frame["heads"]))
+        for number, head in enumerate(heads):
+            _, code, _, _ = marshal.loads(head)
+            text = io.StringIO()
+            dis.dis(code, file=text)
+            texts[f"{frame['qualname']}, entry {number}"] = text.getvalue()
+    return texts
+
+
+def _frames(bundle: FoundManifest, entrypoint: str) -> list[dict[str, Any]]:
+    numbers = next(each["frames"] for each in bundle.manifest["entrypoints"] if each["name"] == entrypoint)
+    return [bundle.manifest["frames"][number] for number in numbers]
+
+
+def _entries(bundle: FoundManifest, entrypoint: str) -> list[dict[str, Any]]:
+    return [entry for frame in _frames(bundle, entrypoint) for entry in frame["entries"]]
+
+
+def _texts(bundle: FoundManifest, names: list[str]) -> dict[str, str]:
+    return {name: _verified(bundle, name).decode() for name in names}
+
+
+def _verified(bundle: FoundManifest, name: str) -> bytes:
+    content = bundle.read(name)
+    if hashlib.sha256(content).hexdigest() != bundle.manifest["files"].get(name):
+        raise ManifestError(f"{name} is damaged: its sha256 is not the manifest's")
+    return content

@@ -236,10 +236,12 @@ def compile_graph(
     gm: Any,
     example_inputs: Sequence[Any],
     variants: dict[str, dict[str, Any]],
+    operators: str,
 ) -> tuple[Callable[..., Any], CompiledGraph]:
     """Compile an FX graph with inductor once per variant; tracing and lowering to ATen happen once.
 
-    variants: name -> inductor configuration. Returns the callable of the first variant and the record.
+    variants: name -> inductor configuration; operators: the module a library calls custom operators
+    through (its `custom_op_wrapper`). Returns the callable of the first variant and the record.
     """
     import torch._inductor.config as inductor_config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
@@ -257,7 +259,7 @@ def compile_graph(
         for number, (name, settings) in enumerate(variants.items(), 1):
             # compile_fx_inner consumes the graph it is given.
             given = inner if number == len(variants) else copy.deepcopy(inner)
-            with inductor_config.patch(settings), _library_paths() as paths:
+            with inductor_config.patch(settings), _library_paths(operators) as paths:
                 compiled = compile_fx_inner(given, inputs, **kwargs)
             if len(paths) != 1:
                 graph.obstacle = graph.obstacle or f"inductor made {len(paths)} libraries of it"
@@ -290,14 +292,19 @@ def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any]) -> Non
 
 
 @contextlib.contextmanager
-def _library_paths() -> Iterator[list[Path]]:
-    """The shared libraries inductor's C++ wrapper loads while the block runs."""
+def _library_paths(operators: str) -> Iterator[list[Path]]:
+    """The shared libraries inductor's C++ wrapper loads while the block runs.
+
+    An operator without a C function is called through Python. The source names a module of inductor's
+    for that; the library gets one of the runtime's instead.
+    """
     from torch._inductor.codecache import CppWrapperCodeCache
 
     paths: list[Path] = []
     load = CppWrapperCodeCache.load_pybinding
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
+        kwargs["main_code"] = kwargs["main_code"].replace("torch._inductor.codecache", operators)
         entry = load(*args, **kwargs)
         paths.append(Path(entry.__self__.__file__))
         return entry

@@ -34,6 +34,12 @@ FORMAT = 1
 executed: set[str] = set()
 _KEYS = ("built_with", "variants", "entrypoints", "frames", "graphs", "resumes", "files")
 
+# Instructions that torch leaves alone at a capability of its own.
+_BEYOND = {
+    "DEFAULT": ("avx2", "fma", "avx512", "avx10", "amx"),
+    "AVX2": ("avx512", "avx10", "amx"),
+}
+
 
 class PrecompileWarning(UserWarning):
     """Compiled code of a wheel is not used; the model runs as if it had none."""
@@ -299,10 +305,18 @@ def _check_torch(manifest: dict[str, Any]) -> None:
 
 
 def _choose_variant(manifest: dict[str, Any]) -> str:
-    """The most demanding variant that every capability of this CPU allows."""
+    """The most demanding variant that every capability of this CPU allows.
+
+    Torch's own ATEN_CPU_CAPABILITY, which keeps its kernels to narrower vectors, keeps ours as well.
+    """
     import torch
 
-    here = {name for name, value in torch.cpu.get_capabilities().items() if value is True}
+    beyond = _BEYOND.get(torch.backends.cpu.get_cpu_capability(), ())
+    here = {
+        name
+        for name, value in torch.cpu.get_capabilities().items()
+        if value is True and not name.startswith(beyond)
+    }
     fitting = [v for v in manifest["variants"] if set(v["requires"]) <= here]
     if not fitting:
         lacking = {v["name"]: sorted(set(v["requires"]) - here) for v in manifest["variants"]}

@@ -27,6 +27,7 @@ __all__ = [
     "StateGuard",
     "TensorGroup",
     "add_entry",
+    "custom_op_wrapper",
     "guard_namespace",
     "leave_untraced",
     "load_library",
@@ -242,6 +243,32 @@ def library_caller(
     for function in (call, call_with_scalars):
         leave_untraced(function, below=True)
     return call_with_scalars if scalars else call
+
+
+def custom_op_wrapper(name: str, *arguments: Any) -> Any:
+    """Call an operator for a library that has no C function for it: tensor handles in, handles out.
+
+    The library looks this function up by its name. `name` is such as "torch.ops.package.op.default".
+    """
+    operator: Any = torch.ops
+    for part in name.split(".")[2:]:
+        operator = getattr(operator, part)
+    values = [_from_handle(argument) for argument in arguments]
+    only = [argument.name for argument in operator._schema.arguments if argument.kwarg_only]
+    plain = len(operator._schema.arguments) - len(only)
+    result = operator(*values[:plain], **dict(zip(only, values[plain:], strict=False)))
+    if isinstance(result, (list, tuple)):
+        tensors = [torch.empty(0) if tensor is None else tensor for tensor in result]
+        return torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(tensors)
+    return None if result is None else torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(result)
+
+
+def _from_handle(argument: Any) -> Any:
+    if type(argument).__name__ == "PyCapsule":  # the type itself has no name in Python
+        return torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(argument)
+    if isinstance(argument, (list, tuple)):
+        return type(argument)(_from_handle(item) for item in argument)
+    return argument
 
 
 # What some graphs need around the call, as AOTAutograd's runtime wrapper does it for inference graphs.

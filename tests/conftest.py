@@ -74,15 +74,30 @@ class Site:
 
 def build(project: Path, sources: Path, work: Path, report: Callable[[str], None] = print) -> Site:
     """Run a project's build, without Hatch, and lay the package out as its wheel would."""
+    table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["hooks"]
+    return _build(table["precompile"], project.name, sources, work, report)
+
+
+def build_entrypoints(
+    package: str,
+    entrypoints: list[dict[str, Any]],
+    sources: Path,
+    work: Path,
+    report: Callable[[str], None] = print,
+) -> Site:
+    """The same for a package without a project of its own."""
+    return _build({"entrypoints": entrypoints}, package, sources, work, report)
+
+
+def _build(
+    table: dict[str, Any], package: str, sources: Path, work: Path, report: Callable[[str], None]
+) -> Site:
     from hatch_precompile.build import build_bundle
     from hatch_precompile.config import load
 
     work.mkdir(parents=True)
-    table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["hooks"][
-        "precompile"
-    ]
-    config = load(table, default_package=project.name)
-    built = build_bundle(config, root=project, source_roots=[sources], work=work, report=report)
+    config = load(table, default_package=package)
+    built = build_bundle(config, root=sources, source_roots=[sources], work=work, report=report)
     # Files, where the build has links to the sources: tests change what they import.
     laid_out = built.directory.parent.parent
     site = work / "installed"

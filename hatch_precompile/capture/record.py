@@ -40,6 +40,7 @@ class EntryRecord(msgspec.Struct, frozen=True):
     graphs: list[int]
     sample: int
     checks: int
+    dropped: int
     rebound: int
     by_kind: dict[str, int]
     native: bool

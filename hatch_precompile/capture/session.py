@@ -29,6 +29,7 @@ from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_co
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_guards
 from hatch_precompile.lower.names import Namer
+from hatch_precompile.runtime_package import runtime
 from hatch_precompile.torch_internals import (
     CompiledGraph,
     FrameTrace,
@@ -80,6 +81,9 @@ class _Session:
         self.sample = 0
         self.failure: BuildError | None = None
         self.skipped: list[str] = []
+        # Here it is the runtime's module itself, in the target process the wheel's copy of it.
+        self.operators = f"{package}._precompiled.torch_private"
+        sys.modules[self.operators] = runtime("torch_private")
         # The prefix of the names put into other modules' globals: ours alone, and the same in every build.
         owner = f"{package} {entrypoint.name}"
         self.prefix = f"__precompiled_{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
@@ -159,7 +163,7 @@ class _Session:
         nodes = sum(node.op.startswith("call") for node in gm.graph.nodes)
         self.report(f"sample {self.sample + 1}: graph {number}: {nodes} operations, compiling")
         started = time.perf_counter()
-        function, graph = compile_graph(gm, example_inputs, self.variants)
+        function, graph = compile_graph(gm, example_inputs, self.variants, self.operators)
         self.report(f"sample {self.sample + 1}: graph {number}: {time.perf_counter() - started:.1f} s")
         self._add_graph(graph)
 
@@ -268,6 +272,7 @@ class _Session:
             graphs=graphs,
             sample=self.sample,
             checks=guards.checks,
+            dropped=guards.dropped,
             rebound=guards.rebound,
             by_kind=guards.by_kind,
             native=code.native,

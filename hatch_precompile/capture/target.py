@@ -14,7 +14,7 @@ import torch
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.errors import CaptureError
 
-__all__ = ["Sample", "Target", "find_target", "mark_dynamic", "mode_context", "samples_of"]
+__all__ = ["Sample", "Target", "as_sample", "find_target", "mark_dynamic", "mode_context", "samples_of"]
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,11 @@ def samples_of(entrypoint: Entrypoint) -> Iterator[Sample]:
     if not samples:
         raise CaptureError(f'samples = "{entrypoint.samples}" returned no sample')
     for number, sample in enumerate(samples, 1):
-        yield _as_sample(sample, entrypoint.samples, number)
+        yield as_sample(sample, f'samples = "{entrypoint.samples}": sample {number}')
 
 
-def _as_sample(sample: Any, name: str, number: int) -> Sample:
+def as_sample(sample: Any, what: str) -> Sample:
+    """Read one of the forms a sample has. Raises CaptureError, which calls it `what`, for another form."""
     if isinstance(sample, dict):
         return Sample((), sample)
     if isinstance(sample, tuple):
@@ -132,7 +133,7 @@ def _as_sample(sample: Any, name: str, number: int) -> Sample:
             return Sample(*sample)
         return Sample(sample, {})
     raise CaptureError(
-        f'samples = "{name}": sample {number} is a {type(sample).__name__}; '
+        f"{what} is a {type(sample).__name__}; "
         "a sample is a tuple (args), a dict (kwargs) or a pair (tuple, dict)"
     )
 

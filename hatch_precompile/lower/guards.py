@@ -44,6 +44,7 @@ class LoweredGuards:
     tensors: tuple[TensorGroup, ...]
     state: str
     checks: int
+    dropped: int
     rebound: int
     by_kind: dict[str, int]
 
@@ -76,6 +77,7 @@ class _Writer:
         self._by_source: dict[str, str] = {}
         self._tensors: list[CheckedTensor] = []
         self._distinguishing = True
+        self.carried = 0  # of dynamo's checks
 
     def write(self) -> LoweredGuards:
         # First what tells the entries of one frame apart at little cost: the frame's smaller locals. Any
@@ -103,6 +105,7 @@ class _Writer:
             tensors=tensors,
             state=self.state,
             checks=sum(self.text.by_kind.values()),
+            dropped=_checks(self.root) - self.carried,
             rebound=self.text.rebound,
             by_kind=dict(sorted(self.text.by_kind.items())),
         )
@@ -131,6 +134,7 @@ class _Writer:
                         distinguish(self.text, leaf, variable)
                 else:
                     require_leaf(self.text, node, leaf, variable)
+                self.carried += 1
             if node.epilogue or node.relations:
                 raise unsupported("an epilogue guard below the root", node)
             for child in sorted(node.children, key=_cost):
@@ -142,6 +146,7 @@ class _Writer:
                 if leaf.args[0]:
                     raise unsupported("an active TorchFunctionMode", self.root, leaf)
                 self.text.require("function_mode_depth() == 0", "TORCH_FUNCTION_STATE")
+                self.carried += 1
 
     def _torch_state(self) -> None:
         self.text.require("standing_by()", "STAND_ASIDE")
@@ -165,6 +170,7 @@ class _Writer:
                 self.text.require("saved_tensors_hooks(True) is None", "SAVED_TENSORS_HOOKS")
             else:
                 raise unsupported(f"the guard {leaf.kind!r} on torch's state", self.root, leaf)
+            self.carried += 1
 
     def _relation(self, relation: Relation) -> None:
         variables = [[self._variables[id(node)] for node in group] for group in relation.nodes]
@@ -181,6 +187,7 @@ class _Writer:
                 f"the guard {relation.kind!r}: {relation.text}",
                 advice="Inputs that share storage in part are not supported; pass separate tensors.",
             )
+        self.carried += 1
 
     def _expression(self, leaf: Leaf) -> None:
         """Symbolic shapes and aliasing come as Python expressions over L and G."""
@@ -189,6 +196,7 @@ class _Writer:
         for text in leaf.expressions:
             kind = "OBJECT_ALIASING" if " is " in text else "SHAPE_ENV"
             self.text.require(self._rewrite(text, leaf), kind)
+        self.carried += 1
 
     def _rewrite(self, text: str, leaf: Leaf) -> str:
         writer = self
@@ -214,6 +222,12 @@ class _Writer:
                 return node
 
         return ast.unparse(Rewrite().visit(ast.parse(text, mode="eval").body))
+
+
+def _checks(node: GuardNode) -> int:
+    """How many checks dynamo's tree has at and below a node."""
+    own = len(node.leaves) + len(node.epilogue) + len(node.relations)
+    return own + sum(_checks(child) for child in node.children)
 
 
 def _cost(node: GuardNode) -> tuple[int, int]:

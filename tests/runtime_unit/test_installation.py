@@ -6,7 +6,7 @@ import importlib.util
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -119,6 +119,40 @@ class TestVariant:
     def test_every_variant_says_what_it_lacks(self) -> None:
         with pytest.raises(Unfit, match="a needs amx; b needs avx512_f, sve"):
             self.choose(a=["amx"], b=["sve", "avx512_f"])
+
+
+class TestVariantsByCapability:
+    """Three variants on a CPU that has everything, as torch's own capability and the CPU's flags allow."""
+
+    LEVELS: ClassVar = {
+        "x86-64-v2": ["sse4_2"],
+        "x86-64-v3": ["sse4_2", "avx2", "fma3"],
+        "x86-64-v4": ["sse4_2", "avx2", "fma3", "avx512_f"],
+    }
+
+    @pytest.mark.parametrize(
+        ("capability", "masked", "chosen"),
+        [
+            ("AVX512", [], "x86-64-v4"),
+            ("AVX2", [], "x86-64-v3"),
+            ("DEFAULT", [], "x86-64-v2"),
+            ("AVX512", ["avx512_f"], "x86-64-v3"),
+            ("AVX512", ["avx2"], "x86-64-v2"),
+            ("AVX512", ["sse4_2"], None),
+        ],
+    )
+    def test_each_is_chosen_where_it_should_be(
+        self, monkeypatch: pytest.MonkeyPatch, capability: str, masked: list[str], chosen: str | None
+    ) -> None:
+        flags = dict.fromkeys(self.LEVELS["x86-64-v4"], True) | dict.fromkeys(masked, False)
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {**flags, "architecture": "x86_64"})
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+        manifest = {"variants": [{"name": n, "requires": flags} for n, flags in self.LEVELS.items()]}
+        if chosen is None:
+            with pytest.raises(Unfit, match="x86-64-v2 needs sse4_2; x86-64-v3 needs sse4_2"):
+                installation._choose_variant(manifest)
+        else:
+            assert installation._choose_variant(manifest) == chosen
 
 
 class TestGivingUp:

@@ -108,6 +108,24 @@ STEPPED_ASIDE = {
         "f, e = model, model._call_impl; model = lambda x: torch.func.jvp(f, (x,), (x,))[1];"
         "model._call_impl = lambda x: torch.func.jvp(e, (x,), (x,))[1]"
     ),
+    "a gradient transform": (
+        "f, e = model, model._call_impl; model = lambda x: torch.func.grad(lambda y: f(y).sum())(x);"
+        "model._call_impl = lambda x: torch.func.grad(lambda y: e(y).sum())(x)"
+    ),
+    "symbolic tracing": (
+        "f, e = model, model._call_impl; trace = torch.fx.symbolic_trace;"
+        "model = lambda x: trace(torch.nn.Sequential(f))(x); model._call_impl = e"
+    ),
+    "fake tensors": (
+        "from torch._subclasses.fake_tensor import FakeTensorMode as M; m = M(allow_non_fake_inputs=True);"
+        "f, e = model, model._call_impl; model = lambda x: torch.tensor(f(m.from_tensor(x)).shape);"
+        "model._call_impl = lambda x: torch.tensor(e(m.from_tensor(x)).shape)"
+    ),
+    "export to ONNX": (
+        "import io; f, e = model, model._call_impl; b = io.BytesIO();"
+        "model = lambda x: (torch.onnx.export(f, (x,), b, dynamo=False), torch.tensor(len(b.getvalue())))[1];"
+        "model._call_impl = lambda x: (model(x), torch.tensor(len(b.getvalue()) // 2))[1]"
+    ),
     "torch.jit.trace": (
         "f, e = model, model._call_impl; model = lambda x: torch.jit.trace(f, x, check_trace=False)(x + 1);"
         "model._call_impl = lambda x: e(x + 1)"

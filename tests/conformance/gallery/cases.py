@@ -1,0 +1,31 @@
+"""The models of the gallery."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A class of transformers, what makes it and its inputs in gallery.models."""
+
+    target: str
+    model: str
+    samples: str
+
+
+def _models(name):
+    return f"transformers.models.{name}.modeling_{name}"
+
+
+CASES = {
+    "bert": Case(f"{_models('bert')}:BertModel", "bert", "text"),
+    "gpt2": Case(f"{_models('gpt2')}:GPT2LMHeadModel", "gpt2", "generation"),
+    "gpt2_prefill": Case(f"{_models('gpt2')}:GPT2LMHeadModel", "gpt2", "prefill"),
+    "gpt2_static_cache": Case(f"{_models('gpt2')}:GPT2LMHeadModel", "gpt2", "static_cache"),
+    "llama": Case(f"{_models('llama')}:LlamaForCausalLM", "llama", "generation"),
+    "vit": Case(f"{_models('vit')}:ViTForImageClassification", "vit", "images"),
+    "resnet": Case(f"{_models('resnet')}:ResNetForImageClassification", "resnet", "images"),
+    "clip_text": Case(f"{_models('clip')}:CLIPTextModel", "clip_text", "text"),
+    "clip_vision": Case(f"{_models('clip')}:CLIPVisionModel", "clip_vision", "images"),
+    "whisper": Case(f"{_models('whisper')}:WhisperEncoder", "whisper", "sound"),
+    "t5": Case(f"{_models('t5')}:T5EncoderModel", "t5", "text"),
+}

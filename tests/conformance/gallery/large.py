@@ -1,0 +1,10 @@
+"""The gallery in one size: `NAME()` makes a model and `NAME_samples()` its inputs."""
+
+from functools import partial
+
+from gallery import models
+from gallery.cases import CASES
+
+for _name, _case in CASES.items():
+    globals()[_name] = partial(getattr(models, _case.model), models.LARGE)
+    globals()[f"{_name}_samples"] = partial(getattr(models, _case.samples), models.LARGE)

@@ -1,0 +1,1 @@
+"""Small programs, each of which does one thing that a compiler of Python has to get right."""

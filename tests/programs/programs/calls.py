@@ -1,0 +1,324 @@
+"""`run(name, x)` runs one of the programs: one target whose frame has an entry for each of them."""
+
+import collections
+import dataclasses
+import functools
+
+import torch
+from torch.nn import functional
+
+PROGRAMS = {}
+
+
+def program(function):
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def run(name, x):
+    return PROGRAMS[name](x)
+
+
+def samples():
+    return [(name, inputs()) for name in PROGRAMS]
+
+
+def inputs():
+    return torch.linspace(-1, 2, 12).reshape(3, 4)
+
+
+# -- graph breaks --------------------------------------------------------------------------------
+
+
+def say(*words):
+    print(*words)
+
+
+@program
+def breaks_in_the_middle(x):
+    y = x.sin()
+    say("middle")
+    return y.cos() + x
+
+
+def inner_break(x):
+    y = x * 2
+    say("inner")
+    return y + 1
+
+
+@program
+def breaks_in_a_function_it_calls(x):
+    return inner_break(x.sin()).cos()
+
+
+def outer_break(x):
+    return inner_break(inner_break(x).exp().tanh()) - 1
+
+
+@program
+def breaks_in_nested_functions(x):
+    return outer_break(x).sum(0)
+
+
+@program
+def breaks_inside_with(x):
+    with torch.set_grad_enabled(False):
+        y = x.sin()
+        say("with")
+        y = y + 1
+    return y * 2
+
+
+@program
+def breaks_with_free_variables(x):
+    factor = 3
+
+    def closure(y):
+        z = y * factor
+        say("closure")
+        return z + factor
+
+    return closure(x.cos())
+
+
+@program
+def breaks_recursively(x):
+    return countdown(3, x)
+
+
+def countdown(n, x):
+    if n == 0:
+        return x
+    x = x.sin() + n
+    say("count", n)
+    return countdown(n - 1, x) * 2
+
+
+@torch.compiler.disable
+def left_alone(x):
+    return x.detach().clone() + 5
+
+
+@program
+def calls_what_is_disabled(x):
+    return left_alone(x.sin()).cos()
+
+
+@program
+def breaks_before_any_operation(x):
+    say("first")
+    return x.sin()
+
+
+@program
+def breaks_with_nothing_after(x):
+    y = x.sin()
+    say("last")
+    return y
+
+
+# -- effects -------------------------------------------------------------------------------------
+
+
+@program
+def changes_its_input(x):
+    y = x.clone()
+    y.mul_(2)
+    x.add_(y)
+    return y
+
+
+@program
+def returns_its_input(x):
+    return x, x.sin()
+
+
+@program
+def returns_a_view_of_its_input(x):
+    return x[1:], x.t()
+
+
+@program
+def changes_a_view_of_its_input(x):
+    x[0].mul_(3)
+    return x.sum()
+
+
+@program
+def returns_two_views_of_one_result(x):
+    y = x.sin()
+    return y[0], y[1:]
+
+
+@program
+def drops_out(x):
+    return functional.dropout(x, 0.5, training=True) + torch.rand(3, 4)
+
+
+@program
+def casts(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return x @ x.t()
+
+
+LOG = []
+
+
+@program
+def appends_to_a_list(x):
+    LOG.append(2)
+    collected = [x.sin()]
+    collected.append(x.cos())
+    return collected
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+
+COUNTER = Counter()
+
+
+@program
+def counts_on_an_object(x):
+    COUNTER.count += 1
+    return x.sin() * 2
+
+
+@program
+def returns_a_dict(x):
+    found = {"a": x.sin()}
+    found["b"] = found["a"] + 1
+    return found
+
+
+@dataclasses.dataclass
+class Answer:
+    value: torch.Tensor
+    words: str
+
+
+@program
+def returns_a_dataclass(x):
+    return Answer(x.sin(), "fine")
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+@program
+def returns_a_named_tuple(x):
+    return Pair(x.sin(), x.cos())
+
+
+# -- values from outside -------------------------------------------------------------------------
+
+SCALE = torch.tensor(2.0)
+NUMBER = 7
+
+
+@program
+def reads_a_global_tensor(x):
+    return x * SCALE
+
+
+@program
+def reads_a_global_number(x):
+    return x + NUMBER
+
+
+def with_default(x, factor=4.0):
+    return x * factor
+
+
+@program
+def uses_a_default_argument(x):
+    return with_default(x)
+
+
+def twice(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(function(*args, **kwargs))
+
+    return wrapper
+
+
+@twice
+def decorated(x):
+    return x.sin() + 1
+
+
+@program
+def calls_a_decorated_function(x):
+    return decorated(x)
+
+
+PARTIAL = functools.partial(with_default, factor=0.5)
+
+
+@program
+def calls_a_partial(x):
+    return PARTIAL(x)
+
+
+class Gadget:
+    kind = 3.0
+
+    def __init__(self, size):
+        self.size = size
+
+    @property
+    def area(self):
+        return self.size * 2.0
+
+    @staticmethod
+    def halve(x):
+        return x / 2
+
+    @classmethod
+    def lift(cls, x):
+        return x + cls.kind
+
+    def apply(self, x):
+        return self.lift(self.halve(x)) * self.area
+
+
+GADGET = Gadget(5.0)
+
+
+@program
+def calls_methods_of_all_kinds(x):
+    return GADGET.apply(x)
+
+
+# -- custom operators ----------------------------------------------------------------------------
+
+
+@torch.library.custom_op("programs::scaled_sine", mutates_args=())
+def scaled_sine(x: torch.Tensor, factor: float, *, shift: float = 0.0) -> torch.Tensor:
+    return torch.sin(x) * factor + shift
+
+
+@scaled_sine.register_fake
+def _(x, factor, *, shift=0.0):
+    return torch.empty_like(x)
+
+
+@program
+def calls_a_custom_operator(x):
+    return scaled_sine(x + 1, 3.0, shift=2.0).cos()
+
+
+LIBRARY = torch.library.Library("programs_low", "DEF")
+LIBRARY.define("halves(Tensor x) -> (Tensor, Tensor)")
+LIBRARY.impl("halves", lambda x: (x[:1].clone(), x[1:].clone()), "CPU")
+LIBRARY.impl("halves", lambda x: (x.new_empty(1, x.size(1)), x.new_empty(x.size(0) - 1, x.size(1))), "Meta")
+
+
+@program
+def calls_an_operator_of_a_library(x):
+    a, b = torch.ops.programs_low.halves(x.sin())
+    return a.cos() + b.sum()

@@ -1,0 +1,78 @@
+"""Modules put together in the ways that models are."""
+
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+
+class Mixed(nn.Module):
+    """Lists and dicts of modules, a tied weight, a parametrized one, and a hook."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+        self.named = nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.LayerNorm(4)})
+        self.tied = nn.Linear(4, 4)
+        self.tied.weight = self.blocks[0].weight
+        self.normed = parametrizations.weight_norm(nn.Linear(4, 4))
+        self.blocks[1].register_forward_hook(doubled)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = torch.relu(block(x))
+        for name in ("a", "b"):
+            x = self.named[name](x)
+        return self.normed(self.tied(x))
+
+
+def doubled(module, args, output):
+    return output * 2
+
+
+class Norm(nn.Module):
+    """In training mode it changes its buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.dropout = nn.Dropout(0.25)
+
+    def forward(self, x):
+        return self.dropout(self.norm(x))
+
+
+class Trained(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.last = nn.Linear(8, 2)
+        self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.norm(self.first(x)))) * self.frozen
+
+
+def made(cls):
+    torch.manual_seed(0)
+    return cls()
+
+
+def mixed():
+    return made(Mixed)
+
+
+def norm():
+    return made(Norm).train()
+
+
+def trained():
+    return made(Trained).train()
+
+
+def inputs():
+    return torch.linspace(-1, 2, 12).reshape(3, 4)
+
+
+def samples():
+    return [(inputs(),)]
