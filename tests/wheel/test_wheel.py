@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -267,3 +268,77 @@ def test_two_builds_of_one_source_give_the_same_bytes(built: Built, tmp_path: Pa
         assert archive.namelist() == built.names()
         differing = [name for name in built.names() if archive.read(name) != built.read(name)]
     assert differing == []
+
+
+SETUPTOOLS = """
+[build-system]
+requires = ["setuptools>=77", "hatch-precompile", "torch==2.13.0"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "kiosk"
+version = "1.0"
+dependencies = ["torch>=2"]
+
+[tool.setuptools]
+packages = ["kiosk"]
+
+[[tool.hatch-precompile.entrypoints]]
+target = "kiosk.prints:tint"
+samples = "kiosk.prints:samples"
+"""
+
+
+class TestSetuptools:
+    """The same source, built by setuptools."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def project(cls, built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        project = tmp_path_factory.mktemp("setuptools") / "project"
+        shutil.copytree(built.project, project, ignore=shutil.ignore_patterns("__pycache__"))
+        (project / "pyproject.toml").write_text(SETUPTOOLS)
+        return project
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def other(cls, built: Built, project: Path) -> Built:
+        wheel, log = build(project, built.plugin, project.parent / "dist", "--wheel")
+        return Built(wheel, log, built.plugin, project)
+
+    def test_the_wheel_holds_the_same_files(self, built: Built, other: Built) -> None:
+        package = [name for name in built.names() if name.startswith("kiosk/")]
+        assert sorted(package) == sorted(name for name in other.names() if name.startswith("kiosk/"))
+        different = [name for name in package if built.read(name) != other.read(name)]
+        assert different == []
+
+    def test_its_tag_and_requirement_are_the_same(self, built: Built, other: Built) -> None:
+        assert other.wheel.name == built.wheel.name
+        for key in ("Tag", "Root-Is-Purelib"):
+            assert other.metadata("WHEEL").get_all(key) == built.metadata("WHEEL").get_all(key)
+        theirs = other.metadata("METADATA").get_all("Requires-Dist")
+        assert theirs == built.metadata("METADATA").get_all("Requires-Dist")
+
+    def test_the_build_says_what_it_is_doing(self, other: Built) -> None:
+        assert "precompile: tint: sample 1: graph 0" in other.log
+
+    def test_a_second_build_of_the_same_tree_gives_the_same_files(self, built: Built, other: Built) -> None:
+        again, _ = build(other.project, built.plugin, other.project.parent / "again", "--wheel")
+        assert Built(again, "", built.plugin, other.project).read("kiosk/__init__.py") == other.read(
+            "kiosk/__init__.py"
+        )
+
+    def test_a_source_distribution_gets_no_bundle(self, built: Built, project: Path) -> None:
+        sdist, log = build(project, built.plugin, project.parent / "sdist", "--sdist")
+        assert "precompile: " not in log
+        with tarfile.open(sdist) as archive:
+            assert not [name for name in archive.getnames() if "_precompiled" in name]
+
+    def test_a_wrong_key_is_a_sentence_that_names_it(self, built: Built, project: Path) -> None:
+        broken = project.parent / "broken"
+        shutil.copytree(project, broken, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+        (broken / "pyproject.toml").write_text(SETUPTOOLS.replace("samples =", "sample ="))
+        with pytest.raises(
+            AssertionError, match=r"precompile: tool\.hatch-precompile\.entrypoints\[0\]\.sample"
+        ):
+            build(broken, built.plugin, project.parent / "none", "--wheel")

@@ -1,0 +1,141 @@
+"""The build hook for setuptools: the same table, as `[tool.hatch-precompile]`, and the same wheel.
+
+setuptools calls `finalize` for every distribution that is built where the plugin is installed. Without
+the table nothing changes. As in hook.py, nothing here imports torch or what compiles with it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from setuptools import Distribution
+from setuptools.errors import SetupError
+
+from hatch_precompile.config import load
+from hatch_precompile.errors import BuildError
+from hatch_precompile.wheel import (
+    RUNTIME_PACKAGE,
+    import_packages,
+    package_path,
+    requirement,
+    wheel_tag,
+    with_shim,
+)
+
+__all__ = ["finalize"]
+
+TABLE = "tool.hatch-precompile"
+_FOR_A_WHEEL = {"bdist_wheel", "dist_info"}
+
+
+def finalize(dist: Distribution) -> None:
+    """Have the commands that make a wheel add the bundle; a source distribution or an editable install
+    gets none."""
+    project = Path("pyproject.toml")
+    if not project.is_file():
+        return
+    table = tomllib.loads(project.read_text("utf-8")).get("tool", {}).get("hatch-precompile")
+    if table is None:
+        return
+    for name, extend in (("build_py", _build_py), ("bdist_wheel", _bdist_wheel), ("egg_info", _egg_info)):
+        dist.cmdclass[name] = extend(dist.get_command_class(name), table)
+
+
+def _build_py(base: Any, table: dict[str, Any]) -> Any:
+    class BuildPy(base):
+        """Adds the bundle to the modules that were copied."""
+
+        def run(self) -> None:
+            # A module that an earlier build has added to must be copied again.
+            self.force = True
+            super().run()
+            if getattr(self, "editable_mode", False) or "bdist_wheel" not in self.distribution.commands:
+                return
+            root = Path(self.build_lib)
+            files = [Path(file).relative_to(root).as_posix() for file in self.get_outputs(False)]
+            try:
+                self.distribution.precompiled_tag = _add_bundle(root, files, table)
+            except BuildError as error:
+                raise SetupError(f"precompile: {error}") from None
+
+    return BuildPy
+
+
+def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> str:
+    """Build, and put the bundle and the line in `__init__` below `root`. Returns the wheel's tag."""
+    from hatch_precompile.build import build_bundle
+
+    packages = import_packages(files)
+    config = load(table, default_package=packages[0] if len(packages) == 1 else None, prefix=TABLE)
+    folder = package_path(config.package)
+    init = root / folder / "__init__.py"
+    if f"{folder}/__init__.py" not in files:
+        raise BuildError(
+            f"the wheel holds no {folder}/__init__.py, and a bundle is installed when that runs; "
+            f"add one, or name another package as {TABLE}.package"
+        )
+    if any(file.startswith(f"{folder}/{RUNTIME_PACKAGE}") for file in files):
+        raise BuildError(f"the project already has {folder}/{RUNTIME_PACKAGE}, the name of what is added")
+    runtime = root / folder / RUNTIME_PACKAGE
+    shutil.rmtree(runtime, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="hatch-precompile-", ignore_cleanup_errors=True) as work:
+        built = build_bundle(
+            config, root=Path.cwd(), source_roots=[root.resolve()], work=Path(work).resolve(), report=_say
+        )
+        shutil.copytree(built.directory, runtime, ignore=shutil.ignore_patterns("__pycache__"))
+        tag = wheel_tag(built.libraries)
+    init.write_bytes(with_shim(init.read_bytes(), config.package))
+    return tag
+
+
+def _bdist_wheel(base: Any, _table: dict[str, Any]) -> Any:
+    class BdistWheel(base):
+        """Tags the wheel with what its libraries need."""
+
+        def finalize_options(self) -> None:
+            # What is in the wheel is for one platform, as if it held extension modules.
+            self.distribution.has_ext_modules = lambda: True
+            super().finalize_options()
+
+        def get_tag(self) -> tuple[str, str, str]:
+            tag = getattr(self.distribution, "precompiled_tag", None)
+            return tuple(tag.split("-")) if tag else super().get_tag()
+
+    return BdistWheel
+
+
+def _egg_info(base: Any, table: dict[str, Any]) -> Any:
+    class EggInfo(base):
+        """Adds the torch that is built with to what the wheel requires."""
+
+        def run(self) -> None:
+            if _FOR_A_WHEEL & set(self.distribution.commands):
+                try:
+                    self._require_torch()
+                except BuildError as error:
+                    raise SetupError(f"precompile: {error}") from None
+            super().run()
+
+        def _require_torch(self) -> None:
+            requires = self.distribution.install_requires
+            policy = table.get("require-torch", "exact")
+            try:
+                torch = importlib.metadata.version("torch")
+            except importlib.metadata.PackageNotFoundError:
+                return  # the build itself says what is missing
+            own = requirement(torch, policy, map(str, requires))
+            if own is not None and own not in requires:
+                requires.append(own)
+
+    return EggInfo
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"precompile: {line}\n")
+    sys.stdout.flush()
