@@ -31,7 +31,7 @@ lint: .venv-lint/.ready
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
 
-TESTS ?= tests
+TESTS ?= tests --ignore=tests/conformance
 test: .venv-test/.ready
 	.venv-test/bin/python -m pytest $(TESTS)
 
@@ -46,7 +46,7 @@ bench: .venv-bench/.ready
 differential: .venv-test/.ready
 	.venv-test/bin/python tests/differential/run.py
 
-# Eleven models of transformers, built and called in fresh processes: half an hour; build/conformance.json
+# Eleven models of transformers, built and called in fresh processes: half an hour; build/conformance.json. The small ones: make test TESTS=tests/conformance
 conformance: .venv-test/.ready
 	.venv-test/bin/python tests/conformance/run.py $(CONFORMANCE)
 

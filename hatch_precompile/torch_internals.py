@@ -12,6 +12,7 @@ import dataclasses
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 
 __all__ = [
+    "NO_OPERATIONS",
     "CompiledGraph",
     "FrameTrace",
     "capture_settings",
@@ -31,6 +33,10 @@ __all__ = [
     "relational_guards",
     "tracing_frames",
 ]
+
+
+NO_OPERATIONS = "No ops traced for the FX graph"
+"""In dynamo's reason for giving up on a frame: there is nothing in it to compile."""
 
 
 @dataclass
@@ -146,6 +152,8 @@ def capture_settings(options: dict[str, Any], graphs_expected: int) -> Iterator[
             {
                 "cpp_wrapper": True,
                 "cpp.dynamic_threads": True,
+                # The calling code at -O1: it is most of what a large graph costs to compile.
+                "cpp_wrapper_build_separate": True,
                 "fx_graph_cache": False,
                 "fx_graph_remote_cache": False,
                 # Precompiling torch's headers costs as much as it saves on about three graphs.
@@ -154,8 +162,31 @@ def capture_settings(options: dict[str, Any], graphs_expected: int) -> Iterator[
             }
         ),
         _without_paths(),
+        _side_by_side(),
     ):
         yield
+
+
+@contextlib.contextmanager
+def _side_by_side() -> Iterator[None]:
+    """Have the two halves of a library, the calling code and the kernels, compiled at the same time."""
+    from torch._inductor import codecache
+
+    build_in_turn = codecache._worker_compile_cpp
+
+    def build(lock_path: str, builders: Sequence[Any]) -> None:
+        *halves, linker = builders
+        if halves:
+            locks = [f"{lock_path}.{number}" for number in range(len(halves))]
+            with ThreadPoolExecutor(len(halves)) as pool:
+                list(pool.map(build_in_turn, locks, [(half,) for half in halves]))
+        build_in_turn(lock_path, (linker,))
+
+    codecache._worker_compile_cpp = build
+    try:
+        yield
+    finally:
+        codecache._worker_compile_cpp = build_in_turn
 
 
 @contextlib.contextmanager

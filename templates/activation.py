@@ -84,9 +84,12 @@ class Frame:
             if self.loaded or installation.uninstalled:
                 return
             self.entries = entries
-            for entry in entries:
-                entry.install()
-            installation.end_of_frame(self)
+            try:
+                for entry in entries:
+                    entry.install()
+                installation.end_of_frame(self)
+            except Exception as error:  # torch would drop it without a word, and ask again at every call
+                installation.leave_out(self, self.record, error)
             # Last: a thread that sees it set goes on to what the others have put in.
             self.loaded = True
 

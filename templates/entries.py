@@ -35,6 +35,8 @@ class Bundle:
         expected = self.manifest["files"].get(name)
         if expected is None:
             raise Damaged(f"{name} is not listed in the manifest")
+        if os.path.isabs(name) or ".." in name.split("/"):
+            raise Damaged(f"{name} leads out of the bundle")
         try:
             with open(os.path.join(self.directory, name), "rb") as file:
                 content = file.read()

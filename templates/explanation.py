@@ -64,6 +64,7 @@ def explain_frame(frame: Frame, frame_locals: dict[str, Any]) -> str:
 def explain_bound(frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """`explain_frame` for a frame's arguments."""
     bound = inspect.Signature(_parameters(frame.code)).bind(*args, **kwargs)
+    bound.apply_defaults()
     return explain_frame(frame, dict(bound.arguments))
 
 

@@ -118,7 +118,7 @@ class Installation:
             if not ready:
                 return
             try:
-                if self.variant is None:
+                if not self.frames:
                     self._prepare()
             except Exception as error:
                 self.waiting = []
@@ -133,20 +133,26 @@ class Installation:
         return is_imported(module) or (module == self.package and module in sys.modules)
 
     def _prepare(self) -> None:
-        """Checks and setup that need torch: its version, this CPU, the frames."""
+        """Checks and setup that need torch: its version, the frames.
+
+        Not yet whether this CPU fits: nothing of the bundle is used before a call, and asking the CPU costs
+        an import a good part of all that the rest does.
+        """
         from .activation import Frame
 
         _check_torch(self.manifest)
-        self.variant = _choose_variant(self.manifest)
+        if self.mode:  # it is being watched: say at once what would be said at the first call
+            self.variant = _choose_variant(self.manifest)
         self.frames = [Frame(self, record) for record in self.manifest["frames"]]
 
     @property
     def bundle(self) -> Bundle:
-        """The files of the bundle, as the chosen variant has them."""
+        """The files of the bundle, as the chosen variant has them. Raises Unfit if none fits this CPU."""
         if self._bundle is None:
             from .entries import Bundle
 
-            assert self.variant is not None
+            if self.variant is None:
+                self.variant = _choose_variant(self.manifest)
             self._bundle = Bundle(self.directory, self.package, self.manifest, self.variant)
         return self._bundle
 
@@ -176,6 +182,11 @@ class Installation:
         names = [owner.name for owner in frame.owners]
         for name in names:
             self.left_out.setdefault(name, []).append(str(error))
+        if isinstance(error, Unfit):  # of the bundle as a whole: said once
+            told, self.reason = bool(self.reason), str(error)
+            if not told and self.mode != "strict":
+                give_up(self.package, error, self.mode)
+            return
         if self.mode != "strict" and len(self.left_out.get(names[0] if names else "", ())) <= 1:
             text = f"compiled code for {frame.record['qualname']} is not used: {error}; "
             text += getattr(error, "advice", "rebuild the wheel")
@@ -225,9 +236,15 @@ class Installation:
                 "misses": sum(frame.misses for frame in frames[:1]),
                 "left_out": list(self.left_out.get(name, ())),
             }
+        reason = self.reason
+        if self.entrypoints and self.variant is None and not reason:
+            try:
+                self.variant = _choose_variant(self.manifest)
+            except Unfit as error:
+                reason = str(error)
         return {
-            "installed": bool(self.entrypoints) and not self.uninstalled,
-            "reason": self.reason,
+            "installed": bool(self.entrypoints) and not self.uninstalled and not reason,
+            "reason": reason,
             "variant": self.variant,
             "entrypoints": entrypoints,
         }

@@ -31,6 +31,7 @@ from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_g
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime_package import runtime
 from hatch_precompile.torch_internals import (
+    NO_OPERATIONS,
     CompiledGraph,
     FrameTrace,
     capture_settings,
@@ -154,6 +155,12 @@ class _Session:
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
         first_line = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
+        if NO_OPERATIONS in reason:
+            # Nothing is lost: eager Python is all there is to it, and what it calls is looked up as ever.
+            self.report(
+                f"sample {self.sample + 1}: {code.co_qualname} has no tensor operation and stays as it is"
+            )
+            return
         self.skipped.append(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}): {first_line}")
 
     # -- graphs ----------------------------------------------------------------------------------

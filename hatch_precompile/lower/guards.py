@@ -71,7 +71,7 @@ class _Writer:
         self.root = root
         self.frame_globals = frame_globals
         self.injected = injected
-        self.text = GuardText(Namer(frame_globals))
+        self.text = GuardText(Namer(frame_globals, injected))
         self.state = ""
         self._variables: dict[int, str] = {}
         self._by_source: dict[str, str] = {}

@@ -10,8 +10,8 @@ import builtins
 import enum
 import functools
 import sys
-from collections.abc import Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from collections.abc import Collection, Iterable, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -54,8 +54,10 @@ def is_plain(value: Any) -> bool:
 class Namer:
     """Writes references and constants for one frame."""
 
-    def __init__(self, frame_globals: dict[str, Any]) -> None:
+    def __init__(self, frame_globals: dict[str, Any], injected: Collection[str] = ()) -> None:
+        """injected: names that dynamo put into the globals, which are not there in another process."""
         self._globals = frame_globals
+        self._injected = frozenset(injected)
         self._references = runtime("references")
 
     def constant(self, value: Any, node: GuardNode | None = None, where: str = "") -> Any:
@@ -103,9 +105,11 @@ class Namer:
 
     def _leads_to(self, module: str, steps: tuple[Step, ...], value: Any) -> bool:
         try:
-            return self._references.resolve(module, steps) is value
+            found = self._references.resolve(module, steps)
         except self._references.Stale:
             return False
+        # A bound method is a new object each time it is read.
+        return found is value or (type(value) is MethodType and found == value)
 
     def _candidates(self, value: Any, node: GuardNode | None) -> Iterator[Place]:
         yield from self._own_names(value)
@@ -126,6 +130,10 @@ class Namer:
             for module, steps in self._own_names(type(value)):
                 yield module, (*steps, ("a", value.name))
             return
+        # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
+        if isinstance(value, (MethodType, BuiltinFunctionType)) and isinstance(value.__self__, type):
+            for module, steps in self._own_names(value.__self__):
+                yield module, (*steps, ("a", value.__name__))
         module, qualname = _home(value)
         if not module or not qualname or "<locals>" in qualname:
             return
@@ -172,6 +180,8 @@ class Namer:
         while current is not None:
             if current is not node:
                 if current.value is self._globals:
+                    if steps[0][1] in self._injected:
+                        return
                     yield self._globals["__name__"], (("a", "__dict__"), *steps)
                     return
                 for module, way in self._own_names(current.value):

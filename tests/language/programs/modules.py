@@ -2,11 +2,10 @@
 
 import torch
 from torch import nn
-from torch.nn.utils import parametrizations
 
 
 class Mixed(nn.Module):
-    """Lists and dicts of modules, a tied weight, a parametrized one, and a hook."""
+    """Lists and dicts of modules, a tied weight, and a hook."""
 
     def __init__(self):
         super().__init__()
@@ -14,7 +13,6 @@ class Mixed(nn.Module):
         self.named = nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.LayerNorm(4)})
         self.tied = nn.Linear(4, 4)
         self.tied.weight = self.blocks[0].weight
-        self.normed = parametrizations.weight_norm(nn.Linear(4, 4))
         self.blocks[1].register_forward_hook(doubled)
 
     def forward(self, x):
@@ -22,23 +20,11 @@ class Mixed(nn.Module):
             x = torch.relu(block(x))
         for name in ("a", "b"):
             x = self.named[name](x)
-        return self.normed(self.tied(x))
+        return self.tied(x)
 
 
 def doubled(module, args, output):
     return output * 2
-
-
-class Norm(nn.Module):
-    """In training mode it changes its buffers."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(4)
-        self.dropout = nn.Dropout(0.25)
-
-    def forward(self, x):
-        return self.dropout(self.norm(x))
 
 
 class Trained(nn.Module):
@@ -60,10 +46,6 @@ def made(cls):
 
 def mixed():
     return made(Mixed)
-
-
-def norm():
-    return made(Norm).train()
 
 
 def trained():
