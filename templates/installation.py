@@ -292,7 +292,47 @@ def _read_manifest(directory: str) -> dict[str, Any]:
         raise Unfit(f"{path} has no {', '.join(lacking)}; reinstall the package")
     if found != FORMAT:
         raise Unfit(f"its bundle has format {found!r}, this runtime reads {FORMAT}; reinstall the package")
+    if not _is_whole(manifest):
+        raise Unfit(f"{path} is damaged; reinstall the package")
     return manifest
+
+
+def _is_whole(manifest: dict[str, Any]) -> bool:
+    """Whether all that is read at import, or by `status()`, has the type it must have."""
+    entrypoints, frames, variants = (manifest[key] for key in ("entrypoints", "frames", "variants"))
+    return (
+        all(
+            isinstance(manifest[key], list)
+            for key in ("entrypoints", "frames", "variants", "graphs", "resumes")
+        )
+        and isinstance(manifest["files"], dict)
+        and _has_strings(manifest["built_with"], "magic", "python", "torch", "torch_git")
+        and all(
+            _has_strings(each, "name")
+            and isinstance(each.get("requires"), list)
+            and _all_are(str, each["requires"])
+            for each in variants
+        )
+        and all(
+            _has_strings(each, "module", "qualname", "heads") and isinstance(each.get("entries"), list)
+            for each in frames
+        )
+        and all(
+            _has_strings(each, "name", "target", "activate", "on_miss")
+            and isinstance(each.get("frames"), list)
+            and _all_are(int, each["frames"])
+            and all(0 <= number < len(frames) for number in each["frames"])
+            for each in entrypoints
+        )
+    )
+
+
+def _has_strings(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and _all_are(str, [value.get(key) for key in keys])
+
+
+def _all_are(kind: type, values: list[Any]) -> bool:
+    return all(type(value) is kind for value in values)
 
 
 def _check_python(manifest: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ class TestWarn:
         "local": "has no name that another process could find it by",
         "made": "has no name that another process could find it by",
         "looping": "sample 1/1: torch.compile leaves a frame uncompiled",
-        "untraceable": "untraceable (",
+        "untraceable": "sample 1/1: torch.compile captured nothing of broken.models:untraceable",
         "die": "the capturing process ended with 42",
     }
 

@@ -34,7 +34,7 @@ def test_the_plugin_writes_the_format_the_runtime_reads() -> None:
 
 WHOLE: dict[str, Any] = {
     **{key: [] for key in ("variants", "entrypoints", "frames", "graphs", "resumes")},
-    "built_with": {},
+    "built_with": dict.fromkeys(("magic", "python", "torch", "torch_git"), ""),
     "files": {},
     "format": FORMAT,
 }
