@@ -55,6 +55,9 @@ from programs import calls, modules, shapes
 # torch.compiler.disable, in one of the modules, imports dynamo.
 already = probe.compilers()
 
+def imported():
+    return [name for name in probe.compilers() if name not in already]
+
 def status(name):
     return programs._precompiled.status()["entrypoints"][name]
 
@@ -107,7 +110,7 @@ for name, program in calls.PROGRAMS.items():
         seen[name] = {"hit": hit, "equal": close(ours, eager), "ours": ours, "eager": eager}
     except Exception as error:
         seen[name] = {"error": repr(error)}
-probe.result(seen=seen, imported=[name for name in probe.compilers() if name not in already])
+probe.result(seen=seen, imported=imported())
 """,
         HATCH_PRECOMPILE="strict",
     ).result
@@ -155,7 +158,7 @@ for name, cases in probe.argument().items():
         except RuntimeError as error:
             eager = type(error).__name__
         results[name].append([served, close(ours, eager)])
-probe.result(results=results, imported=[name for name in probe.compilers() if name not in already])
+probe.result(results=results, imported=imported())
 """,
             stdin=cls.CASES,
         ).result
@@ -187,7 +190,7 @@ for values in ([1.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0])
 entry = status("counted")
 shapes.counted(torch.ones(4), 3.5, 3)
 probe.result(results=results, hits=entry["hits"], misses=entry["misses"], then=status("counted")["hits"],
-             imported=[name for name in probe.compilers() if name not in already])
+             imported=imported())
 """
     ).result
     assert seen == {"results": [True] * 3, "hits": 3, "misses": 0, "then": 3, "imported": []}
@@ -245,7 +248,7 @@ with torch.no_grad():
     model.tied.weight = torch.nn.Parameter(torch.randn(4, 4))
     untied = torch.allclose(model(x), model._call_impl(x), atol=1e-6)
     second = status("mixed")["hits"]
-probe.result(same=same, first=first, untied=untied, second=second, imported=[name for name in probe.compilers() if name not in already])
+probe.result(same=same, first=first, untied=untied, second=second, imported=imported())
 """
     ).result
     # The weight that is no longer tied makes another program of it.
