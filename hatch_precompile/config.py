@@ -128,7 +128,7 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """`fail` stops the build at an entrypoint that cannot be compiled; `warn` leaves that one out, loudly."""
 
     jobs: Jobs = 0
-    """How many capture processes run at once. 0: as many as there are cores."""
+    """How many processes capture, and then verify, at once. 0: as many as there are cores."""
 
     timeout: Seconds = 600.0
     """How many seconds one sample may take to capture and compile."""
