@@ -52,7 +52,7 @@ START = """
 import contextlib, io, sys, torch, probe, programs
 from programs import calls, modules, shapes
 
-# torch.compiler.disable, in one of the modules, imports dynamo.
+# torch.compiler.disable, in one of the modules, imports dynamo; compiling would import AOTAutograd too.
 already = probe.compilers()
 
 def imported():
