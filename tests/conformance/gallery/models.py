@@ -149,6 +149,7 @@ def prefill(size):
 
 def static_cache(size):
     """A prompt into a cache of fixed length that is written in place, and a token after it."""
+    torch.manual_seed(0)  # the same cache each time
     model = gpt2(size)
     for before, length in ((0, size.tokens), (size.tokens, 1)):
         cache = hf.StaticCache(config=gpt2_config(size), max_cache_len=2 * size.tokens)
