@@ -10,8 +10,9 @@ import contextlib
 import copy
 import dataclasses
 import pickle
+import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from types import CodeType
 from typing import Any
 
 import torch
+
+from hatch_precompile.variants import Variant
 
 __all__ = [
     "NO_OPERATIONS",
@@ -266,13 +269,13 @@ def resume_function(value: Any) -> tuple[CodeType, str]:
 def compile_graph(
     gm: Any,
     example_inputs: Sequence[Any],
-    variants: dict[str, dict[str, Any]],
+    variants: Sequence[Variant],
     operators: str,
 ) -> tuple[Callable[..., Any], CompiledGraph]:
     """Compile an FX graph with inductor once per variant; tracing and lowering to ATen happen once.
 
-    variants: name -> inductor configuration; operators: the module a library calls custom operators
-    through (its `custom_op_wrapper`). Returns the callable of the first variant and the record.
+    operators: the module a library calls custom operators through (its `custom_op_wrapper`).
+    Returns the callable of the first variant and the record.
     """
     import torch._inductor.config as inductor_config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
@@ -287,14 +290,18 @@ def compile_graph(
         if part.libraries:
             graph.obstacle = graph.obstacle or "inductor split it in several parts"
         first = None
-        for number, (name, settings) in enumerate(variants.items(), 1):
+        for number, variant in enumerate(variants, 1):
             # compile_fx_inner consumes the graph it is given.
             given = inner if number == len(variants) else copy.deepcopy(inner)
-            with inductor_config.patch(settings), _library_paths(operators) as paths:
+            with (
+                inductor_config.patch(variant.settings),
+                _vectors_within(variant.requires),
+                _library_paths(operators) as paths,
+            ):
                 compiled = compile_fx_inner(given, inputs, **kwargs)
             if len(paths) != 1:
                 graph.obstacle = graph.obstacle or f"inductor made {len(paths)} libraries of it"
-            part.libraries.update((name, path) for path in paths)
+            part.libraries.update((variant.name, path) for path in paths)
             if first is None:
                 first = compiled
                 _describe(part, compiled, inputs)
@@ -322,6 +329,56 @@ def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any]) -> Non
         graph.obstacle = graph.obstacle or "its inputs would have to be realigned"
 
 
+# The compiler's flags for vectors, and torch's names for what they need.
+_VECTOR_FLAGS = {
+    "-mavx2": "avx2",
+    "-mfma": "fma3",
+    "-mf16c": "f16c",
+    "-mavx512f": "avx512_f",
+    "-mavx512bw": "avx512_bw",
+    "-mavx512dq": "avx512_dq",
+    "-mavx512vl": "avx512_vl",
+    "-mavx512bf16": "avx512_bf16",
+    "-mavx512vnni": "avx512_vnni",
+    "-mamx-tile": "amx_tile",
+    "-mamx-bf16": "amx_bf16",
+    "-mamx-int8": "amx_int8",
+    "-mamx-fp16": "amx_fp16",
+}
+
+
+@contextlib.contextmanager
+def _vectors_within(capabilities: Collection[str]) -> Iterator[None]:
+    """Have inductor write for the widest vectors that need nothing but these capabilities.
+
+    Left alone it takes all this machine has: code for any processor with AVX-512 would need the AMX of
+    the machine it was built on. One that is unknown here is out of bounds, but for another architecture's.
+    """
+    from torch._inductor import cpu_vec_isa
+
+    of_this_machine = cpu_vec_isa.valid_vec_isa_list
+
+    def needed(isa: Any) -> set[str]:
+        return {_VECTOR_FLAGS.get(flag, flag) for flag in isa.build_arch_flags().split()}
+
+    def within() -> list[Any]:
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return list(of_this_machine())
+        found = []
+        for isa in of_this_machine():
+            # What an instance found on this machine, BF16 and FP16, adds to the flags of its class.
+            plain = copy.copy(isa)
+            vars(plain).clear()
+            found += [each for each in (isa, plain) if needed(each) <= set(capabilities)][:1]
+        return found
+
+    cpu_vec_isa.valid_vec_isa_list = within
+    try:
+        yield
+    finally:
+        cpu_vec_isa.valid_vec_isa_list = of_this_machine
+
+
 @contextlib.contextmanager
 def _library_paths(operators: str) -> Iterator[list[Path]]:
     """The shared libraries inductor's C++ wrapper loads while the block runs.
@@ -332,6 +389,7 @@ def _library_paths(operators: str) -> Iterator[list[Path]]:
     from torch._inductor.codecache import CppWrapperCodeCache
 
     paths: list[Path] = []
+    own = vars(CppWrapperCodeCache).get("load_pybinding")  # torch 2.13 and 2.14 inherit it
     load = CppWrapperCodeCache.load_pybinding
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
@@ -344,7 +402,10 @@ def _library_paths(operators: str) -> Iterator[list[Path]]:
     try:
         yield paths
     finally:
-        del CppWrapperCodeCache.load_pybinding  # the inherited classmethod shows again
+        if own is None:
+            del CppWrapperCodeCache.load_pybinding
+        else:
+            CppWrapperCodeCache.load_pybinding = own
 
 
 class _Wrappers:

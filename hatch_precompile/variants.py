@@ -10,21 +10,26 @@ from hatch_precompile.errors import ConfigError
 
 __all__ = ["Variant", "variants_for_this_machine"]
 
-# archspec's x86-64 levels in the names of torch.cpu.get_capabilities(); each level adds to the last.
+# The x86-64 levels in the names of torch.cpu.get_capabilities(); each level adds to the last.
 _LEVELS: dict[str, tuple[str, ...]] = {
+    "x86-64": ("sse", "sse2"),
     "x86-64-v2": ("sse3", "ssse3", "sse4_1", "sse4_2", "popcnt"),
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma3", "lzcnt"),
     "x86-64-v4": ("avx512_f", "avx512_bw", "avx512_cd", "avx512_dq", "avx512_vl"),
 }
-# Width of the vectors inductor writes, in bits; 1 is its word for "no vectors".
-_VECTOR_BITS = {"x86-64-v2": 1, "x86-64-v3": 256, "x86-64-v4": 512}
+# What inductor writes for beyond the highest level, where the machine has it.
+_EXTENSIONS = ("avx512_bf16", "avx512_vnni", "amx_bf16", "amx_fp16", "amx_int8", "amx_tile")
 # Reported by torch.cpu.get_capabilities() but no instruction set: what code can run does not depend on it.
 _NOT_INSTRUCTIONS = {"architecture", "cpu_name"}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A hardware target. `requires`: CPU capabilities, by torch's names; `settings`: inductor's."""
+    """A hardware target.
+
+    requires: CPU capabilities, by torch's names: code for it uses these and no others
+    settings: inductor's configuration
+    """
 
     name: str
     requires: tuple[str, ...]
@@ -42,23 +47,39 @@ def variants_for_this_machine(names: list[str], capabilities: dict[str, Any]) ->
 
 
 def _variant(name: str, here: set[str]) -> Variant:
+    is_x86 = platform.machine() in ("x86_64", "AMD64")
     if name == "native":
-        return Variant(name, tuple(sorted(here - _NOT_INSTRUCTIONS)), {})
+        return _native(here) if is_x86 else Variant(name, tuple(sorted(here - _NOT_INSTRUCTIONS)), {})
     if name not in _LEVELS:
         known = ", ".join(f'"{known}"' for known in ("native", *_LEVELS))
         raise ConfigError(
             f'tool.hatch.build.hooks.precompile.variants: unknown variant "{name}"; known: {known}'
         )
-    if platform.machine() not in ("x86_64", "AMD64"):
+    if not is_x86:
         raise ConfigError(
             f'tool.hatch.build.hooks.precompile.variants: "{name}" cannot be built on {platform.machine()}'
         )
-    levels = list(_LEVELS)
-    needed = [flag for level in levels[: levels.index(name) + 1] for flag in _LEVELS[level]]
+    needed = _needed(name)
     missing = [flag for flag in needed if flag not in here]
     if missing:
         raise ConfigError(
             f'tool.hatch.build.hooks.precompile.variants: this machine cannot run "{name}", '
             f"its CPU has no {', '.join(missing)}; build on one that has"
         )
-    return Variant(name, tuple(needed), {"cpp.march": name, "cpp.simdlen": _VECTOR_BITS[name]})
+    return Variant(name, needed, {"cpp.march": name})
+
+
+def _native(here: set[str]) -> Variant:
+    """The highest level of this machine, tuned for it, and what inductor can use beyond.
+
+    Not -march=native: the compiler would be free to use instructions torch does not report, and a CPU
+    without them could not be told.
+    """
+    level = [name for name in _LEVELS if here.issuperset(_needed(name))][-1]
+    extensions = [name for name in _EXTENSIONS if name in here and level == "x86-64-v4"]
+    return Variant("native", (*_needed(level), *extensions), {"cpp.march": f"{level} -mtune=native"})
+
+
+def _needed(level: str) -> tuple[str, ...]:
+    levels = list(_LEVELS)
+    return tuple(flag for each in levels[: levels.index(level) + 1] for flag in _LEVELS[each])

@@ -69,7 +69,7 @@ class _Session:
         report: Callable[[str], None],
     ) -> None:
         self.entrypoint = entrypoint
-        self.variants = {variant.name: variant.settings for variant in variants}
+        self.variants = variants
         self.directory = directory
         self.report = report
         self.recorder = GuardRecorder()
