@@ -77,21 +77,24 @@ def build_bundle(
 def _verify_all(
     config: Config, entrypoints: list[Entrypoint], source_roots: list[Path], work: Path, report: Report
 ) -> None:
-    """Raises the BuildError of the first entrypoint, in their order, whose samples do not pass."""
+    """Every variant of every one. Raises the BuildError of the first, in their order, that does not pass."""
 
-    def attempt(entrypoint: Entrypoint) -> None:
+    def attempt(entrypoint: Entrypoint, variant: str) -> None:
+        step = "verify" if len(config.variants) == 1 else f"verify {variant}"
         verify(
             entrypoint,
             config.package,
+            variant,
             site=work / "site",
             source_roots=source_roots,
-            work=work / "verify" / entrypoint.name,
+            work=work / "verify" / entrypoint.name / variant,
             timeout=config.timeout,
-            report=_prefixed(report, f"{entrypoint.name}: verify"),
+            report=_prefixed(report, f"{entrypoint.name}: {step}"),
         )
 
     with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:
-        list(pool.map(attempt, entrypoints))
+        pairs = [(entrypoint, variant) for entrypoint in entrypoints for variant in config.variants]
+        list(pool.map(attempt, *zip(*pairs, strict=True)))
 
 
 def _jobs(config: Config) -> int:

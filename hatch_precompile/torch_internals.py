@@ -278,6 +278,7 @@ def compile_graph(
     Returns the callable of the first variant and the record.
     """
     import torch._inductor.config as inductor_config
+    from torch._guards import TracingContext
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     graph = CompiledGraph(readable=gm.print_readable(print_output=False))
@@ -296,6 +297,8 @@ def compile_graph(
             with (
                 inductor_config.patch(variant.settings),
                 _vectors_within(variant.requires),
+                # The strides of outputs are reported once, to what traced the graph.
+                TracingContext.report_output_strides() if first else contextlib.nullcontext(),
                 _library_paths(operators) as paths,
             ):
                 compiled = compile_fx_inner(given, inputs, **kwargs)
@@ -306,6 +309,8 @@ def compile_graph(
                 first = compiled
                 _describe(part, compiled, inputs)
                 graph.obstacle = graph.obstacle or part.obstacle
+            elif compiled.output_strides != first.output_strides:
+                graph.obstacle = graph.obstacle or f"the variant {variant.name} returns other strides"
         return first
 
     wrappers = _Wrappers(graph)

@@ -19,16 +19,18 @@ __all__ = ["Request", "verify"]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One entrypoint to verify; `package` must be importable with its bundle."""
+    """One variant of an entrypoint to verify; `package` must be importable with its bundle."""
 
     entrypoint: Entrypoint
     package: str
+    variant: str
     error: str
 
 
 def verify(
     entrypoint: Entrypoint,
     package: str,
+    variant: str,
     *,
     site: Path,
     source_roots: Sequence[Path],
@@ -38,6 +40,7 @@ def verify(
 ) -> None:
     """Raise VerifyError unless every sample hits and agrees with eager (torch.testing's tolerances).
 
+    variant: the one whose libraries run, whichever this machine would choose
     site: a directory that holds the package with its bundle, searched before the sources.
     """
     work.mkdir(parents=True, exist_ok=True)
@@ -45,7 +48,7 @@ def verify(
     empty.mkdir()
     request = work / "request.json"
     error = work / "error.txt"
-    request.write_bytes(msgspec.json.encode(Request(entrypoint, package, str(error))))
+    request.write_bytes(msgspec.json.encode(Request(entrypoint, package, variant, str(error))))
     finished = run_module(
         "hatch_precompile.verifying",
         [str(request)],
@@ -63,8 +66,9 @@ def verify(
     if finished.returncode == 0:
         return
     if error.exists():
-        raise VerifyError(f"entrypoint {entrypoint.name}: {error.read_text()}")
+        raise VerifyError(f"entrypoint {entrypoint.name}, variant {variant}: {error.read_text()}")
     ending = f"was silent for {timeout:.0f} s" if finished.timed_out else f"ended with {finished.returncode}"
     raise VerifyError(
-        f"entrypoint {entrypoint.name}: the verifying process {ending}:\n" + "\n".join(finished.tail[-20:])
+        f"entrypoint {entrypoint.name}, variant {variant}: the verifying process {ending}:\n"
+        + "\n".join(finished.tail[-20:])
     )

@@ -46,6 +46,8 @@ def _verify_here(request: Request) -> None:
     _seed()
     samples = list(samples_of(entrypoint))
     os.environ["HATCH_PRECOMPILE"] = strict
+    installation: Any = importlib.import_module(f"{runtime.__name__}.installation")
+    installation._choose_variant = lambda manifest: request.variant
     runtime.install()
     _seed()
     target = find_target(entrypoint)

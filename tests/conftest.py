@@ -84,9 +84,10 @@ def build_entrypoints(
     sources: Path,
     work: Path,
     report: Callable[[str], None] = print,
+    **table: Any,
 ) -> Site:
-    """The same for a package without a project of its own."""
-    return _build({"entrypoints": entrypoints}, package, sources, work, report)
+    """The same for a package without a project of its own; `table`: more of the hook's keys."""
+    return _build({"entrypoints": entrypoints, **table}, package, sources, work, report)
 
 
 def _build(

@@ -1,0 +1,100 @@
+"""One wheel for several kinds of processors: which is chosen where, and that they agree."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+
+from hatch_precompile.variants import _needed
+from tests.conftest import ZOO, Site, build_entrypoints
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the levels of x86-64")
+
+LEVELS = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"]
+HERE = {name for name, value in torch.cpu.get_capabilities().items() if value is True}
+RUNNABLE = [level for level in LEVELS if HERE.issuperset(_needed(level))]
+BUILT = RUNNABLE[-3:]
+
+USE = """
+import torch, probe
+masked = probe.argument()
+capabilities = torch.cpu.get_capabilities()
+torch.cpu.get_capabilities = lambda: {**capabilities, **dict.fromkeys(masked, False)}
+import zoo
+from zoo.models import Mlp
+torch.manual_seed(0)
+model, x = Mlp().eval(), torch.randn(4, 8)
+with torch.no_grad():
+    served = probe.served("mlp", lambda: model(x))
+    answer = model(x).tolist()
+    variant = zoo._precompiled.status()["variant"]
+    zoo._precompiled.uninstall()
+    eager = model(x).tolist()
+libraries = {line.split()[-1] for line in open("/proc/self/maps") if "_precompiled" in line}
+probe.result(variant=variant, served=served, answer=answer, eager=eager, libraries=sorted(libraries))
+"""
+
+
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Site:
+    entrypoint = {
+        "target": "zoo.models:Mlp",
+        "samples": "zoo.samples:mlp",
+        "dynamic-shapes": {"x": {"0": {"name": "batch", "min": 3, "max": 16}}},
+    }
+    work = tmp_path_factory.mktemp("variants") / "work"
+    return build_entrypoints("zoo", [entrypoint], ZOO / "src", work, said.append, variants=BUILT)
+
+
+def test_the_model_is_traced_once_and_compiled_for_each(site: Site, said: list[str]) -> None:
+    bundle = site.directory / "zoo" / "_precompiled" / "bundle"
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert [variant["name"] for variant in manifest["variants"]] == BUILT
+    assert [variant["requires"] for variant in manifest["variants"]] == [list(_needed(v)) for v in BUILT]
+    graphs = manifest["graphs"]
+    assert all(set(graph["libraries"]) == set(BUILT) for graph in graphs)
+    assert sum("compiling" in line for line in said) == len(graphs)
+
+
+def test_every_variant_is_verified(site: Site, said: list[str]) -> None:
+    for variant in BUILT:
+        assert any(line.startswith(f"mlp: verify {variant}: sample 1/") for line in said), said
+
+
+def _lacking(variant: str) -> list[str]:
+    """What a processor lacks that can run the one below and not this."""
+    return sorted(set(_needed(variant)) - set(_needed(LEVELS[LEVELS.index(variant) - 1])))
+
+
+@pytest.mark.parametrize("variant", BUILT)
+def test_the_best_that_the_flags_allow_is_chosen_and_agrees(site: Site, variant: str) -> None:
+    above = LEVELS[LEVELS.index(variant) + 1 :]
+    masked = [_lacking(level)[0] for level in above[:1]]
+    seen = site.run(USE, stdin=masked).result
+    assert (seen["variant"], seen["served"]) == (variant, True)
+    assert {Path(path).stem.partition("-")[2] for path in seen["libraries"]} == {variant}
+    torch.testing.assert_close(torch.tensor(seen["answer"]), torch.tensor(seen["eager"]))
+
+
+@pytest.mark.parametrize(("capability", "at_most"), [("default", "x86-64-v2"), ("avx2", "x86-64-v3")])
+def test_what_torch_is_kept_to_keeps_the_wheel_too(site: Site, capability: str, at_most: str) -> None:
+    best = [level for level in BUILT if LEVELS.index(level) <= LEVELS.index(at_most)][-1]
+    seen = site.run(USE, stdin=[], ATEN_CPU_CAPABILITY=capability).result
+    assert (seen["variant"], seen["served"]) == (best, True)
+
+
+def test_a_processor_below_all_of_them_runs_eagerly(site: Site) -> None:
+    finished = site.run(USE, stdin=_lacking(BUILT[0]) or ["sse2"])
+    assert finished.result["served"] is False
+    assert finished.result["answer"] == finished.result["eager"]
+    assert finished.stderr.count("PrecompileWarning") == 1
+    assert "this CPU cannot run it" in finished.stderr
