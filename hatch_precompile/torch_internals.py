@@ -199,7 +199,7 @@ def _without_paths() -> Iterator[None]:
 
     flags = cpp_builder._get_shared_cflags
     more = ["Wno-builtin-macro-redefined", """D__FILE__='"graph.cpp"'"""]
-    cpp_builder._get_shared_cflags = lambda do_link: [*flags(do_link), *more]
+    cpp_builder._get_shared_cflags = lambda *arguments: [*flags(*arguments), *more]
     try:
         yield
     finally:

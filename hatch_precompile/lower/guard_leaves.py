@@ -19,7 +19,9 @@ _MARKS = (
     "_dynamo_static_indices",
     "_dynamo_shape_ids",
     "_dynamo_unbacked_bounds",
+    "_dynamo_dynamic_range",
 )
+_MARKED = "_has_dynamo_dim_marking"
 
 
 def require_leaf(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
@@ -60,9 +62,14 @@ def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> Non
     """`mark_dynamic` and its kin leave attributes on a tensor; nearly every tensor has none."""
     expected, absent, dependent = leaf.args[:3]
     wanted = {name: frozenset(value) for name, value in expected.items()}
-    if dependent:
-        raise unsupported("a tensor marked unbacked", node, leaf)
-    known = set(_MARKS)
+    absent = list(absent)
+    for name, (value, gate) in dependent.items():
+        if gate != _MARKED:
+            raise unsupported("a tensor marked unbacked", node, leaf)
+        # Torch 2.15 compares the ranges of a marked tensor. One that is marked by hand is refused here,
+        # whatever its ranges: a miss more than dynamo's, where marks are of no use.
+        absent += [name] if value is None else [name, gate]
+    known = {*_MARKS, _MARKED}
     unknown = (set(expected) | set(absent)) - known
     if unknown:
         raise unsupported(f"the dimension marking {sorted(unknown)}", node, leaf)
