@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import pickle
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -268,11 +269,13 @@ def compile_graph(
     example_inputs: Sequence[Any],
     variants: dict[str, dict[str, Any]],
     operators: str,
+    on_variant: Callable[[str, float | None], None] = lambda name, seconds: None,
 ) -> tuple[Callable[..., Any], CompiledGraph]:
     """Compile an FX graph with inductor once per variant; tracing and lowering to ATen happen once.
 
     variants: name -> inductor configuration; operators: the module a library calls custom operators
-    through (its `custom_op_wrapper`). Returns the callable of the first variant and the record.
+    through (its `custom_op_wrapper`); on_variant: told the name of a variant before it is compiled, with
+    None, and after, with the seconds it took. Returns the callable of the first variant and the record.
     """
     import torch._inductor.config as inductor_config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
@@ -290,8 +293,11 @@ def compile_graph(
         for number, (name, settings) in enumerate(variants.items(), 1):
             # compile_fx_inner consumes the graph it is given.
             given = inner if number == len(variants) else copy.deepcopy(inner)
+            on_variant(name, None)
+            started = time.perf_counter()
             with inductor_config.patch(settings), _library_paths(operators) as paths:
                 compiled = compile_fx_inner(given, inputs, **kwargs)
+            on_variant(name, round(time.perf_counter() - started, 3))
             if len(paths) != 1:
                 graph.obstacle = graph.obstacle or f"inductor made {len(paths)} libraries of it"
             part.libraries.update((name, path) for path in paths)

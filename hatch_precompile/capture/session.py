@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from hatch_precompile.capture.guardtree import GuardRecorder
 from hatch_precompile.capture.record import MARSHAL, EntryRecord, FrameRecord, GraphRecord, Part, ResumeRecord
@@ -25,6 +26,7 @@ from hatch_precompile.capture.target import (
 )
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
+from hatch_precompile.events import Event
 from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_guards
@@ -50,7 +52,7 @@ def capture(
     package: str,
     variants: Sequence[Variant],
     directory: Path,
-    report: Callable[[str], None],
+    report: Callable[[Event], None],
 ) -> Part:
     """Trace every sample of an entrypoint and write the part's files to `directory`.
 
@@ -66,7 +68,7 @@ class _Session:
         package: str,
         variants: Sequence[Variant],
         directory: Path,
-        report: Callable[[str], None],
+        report: Callable[[Event], None],
     ) -> None:
         self.entrypoint = entrypoint
         self.variants = {variant.name: variant.settings for variant in variants}
@@ -93,7 +95,7 @@ class _Session:
 
     def run(self) -> Part:
         started = time.perf_counter()
-        self.report(f"import {self.entrypoint.target}")
+        self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
         target = find_target(self.entrypoint)
         samples = list(samples_of(self.entrypoint))
         with (
@@ -123,6 +125,7 @@ class _Session:
         started = time.perf_counter()
         before = sum(map(len, self.frames.values()))
         label = f"sample {self.sample + 1}/{total}"
+        self.report(Event(step="sample", sample=self.sample + 1, samples=total))
         self.skipped.clear()
         mark_dynamic(self.entrypoint, target, sample)
         try:
@@ -147,19 +150,24 @@ class _Session:
                 f"{label}: torch.compile captured nothing of {self.entrypoint.target}: {reasons}"
             )
         seconds = time.perf_counter() - started
+        outcome = f"{new} new entries" if new else "served by an earlier entry"
         self.report(
-            f"{label}: "
-            + (f"{new} new entries" if new else "served by an earlier entry")
-            + f", {seconds:.1f} s"
+            Event(
+                step="sample-end",
+                text=f"{label}: {outcome}, {seconds:.1f} s",
+                sample=self.sample + 1,
+                samples=total,
+                entries=new,
+                seconds=round(seconds, 3),
+            )
         )
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
         first_line = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
         if NO_OPERATIONS in reason:
             # Nothing is lost: eager Python is all there is to it, and what it calls is looked up as ever.
-            self.report(
-                f"sample {self.sample + 1}: {code.co_qualname} has no tensor operation and stays as it is"
-            )
+            text = f"sample {self.sample + 1}: {code.co_qualname} has no tensor operation and stays as it is"
+            self.report(Event(step="note", text=text))
             return
         self.skipped.append(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}): {first_line}")
 
@@ -168,10 +176,28 @@ class _Session:
     def _backend(self, gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         number = len(self.graphs)
         nodes = sum(node.op.startswith("call") for node in gm.graph.nodes)
-        self.report(f"sample {self.sample + 1}: graph {number}: {nodes} operations, compiling")
+        label = f"sample {self.sample + 1}: graph {number}"
+        about = Event(step="graph", sample=self.sample + 1, graph=number, operations=nodes)
+        self.report(
+            replace(about, text=f"{label}: {nodes} operations, compiling", variants=len(self.variants))
+        )
         started = time.perf_counter()
-        function, graph = compile_graph(gm, example_inputs, self.variants, self.operators)
-        self.report(f"sample {self.sample + 1}: graph {number}: {time.perf_counter() - started:.1f} s")
+
+        def on_variant(variant: str, seconds: float | None) -> None:
+            self.report(
+                replace(
+                    about,
+                    step="variant" if seconds is None else "variant-end",
+                    variant=variant,
+                    seconds=seconds,
+                )
+            )
+
+        function, graph = compile_graph(gm, example_inputs, self.variants, self.operators, on_variant)
+        seconds = time.perf_counter() - started
+        self.report(
+            replace(about, step="graph-end", text=f"{label}: {seconds:.1f} s", seconds=round(seconds, 3))
+        )
         self._add_graph(graph)
 
         def run(*args: Any) -> Any:
