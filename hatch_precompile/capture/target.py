@@ -30,13 +30,13 @@ class Target:
     """A resolved entrypoint.
 
     kind: "module class", "method" or "function"; call: what a user calls, on the instance where there
-    is one; compiled: the same under torch.compile, given a backend.
+    is one; compiled: the same under torch.compile, given a backend, a function or its name.
     """
 
     kind: str
     call: Callable[..., Any]
     signature: inspect.Signature
-    compiled: Callable[[Callable[..., Any]], Callable[..., Any]]
+    compiled: Callable[[Any], Callable[..., Any]]
 
 
 def find_reference(reference: str, key: str) -> Any:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import click
 
 from hatch_precompile import __version__
+from hatch_precompile.cli.bench import bench
+from hatch_precompile.cli.build import build
 from hatch_precompile.cli.explain import explain
+from hatch_precompile.cli.init import init
 from hatch_precompile.cli.inspect import inspect
 from hatch_precompile.cli.verify import verify
 
@@ -21,5 +24,5 @@ def main() -> None:
     """Builds wheels whose models are compiled already, and looks into them."""
 
 
-for command in (inspect, verify, explain):
+for command in (init, build, inspect, verify, explain, bench):
     main.add_command(command)
