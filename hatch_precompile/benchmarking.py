@@ -15,7 +15,7 @@ import msgspec
 
 from hatch_precompile.agreement import run_backward
 from hatch_precompile.benchmark import FIRST_OUTPUT, Request, Run
-from hatch_precompile.capture.target import find_target, mode_context, samples_of
+from hatch_precompile.capture.target import find_targets, mode_context, samples_of
 from hatch_precompile.errors import BuildError
 from hatch_precompile.processes import say
 
@@ -48,7 +48,7 @@ def _measure(request: Request) -> Run:
     if request.way == "wheel":
         del os.environ["HATCH_PRECOMPILE"]
         runtime.install()
-    target = find_target(entrypoint)
+    target = find_targets(entrypoint, [sample])[0]
     call = target.call
     started = time.perf_counter()
     if request.way == "torch.compile" or (request.way == "wheel" and entrypoint.activate == "compile"):

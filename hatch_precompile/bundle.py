@@ -145,7 +145,11 @@ class _Writer:
 
 def _recipe(entrypoint: Entrypoint) -> dict[str, str]:
     """What makes the samples again, where the wheel is."""
-    recipe = {"samples": entrypoint.samples, "instance": entrypoint.instance}
+    recipe = {
+        "samples": entrypoint.samples,
+        "workload": entrypoint.workload,
+        "instance": entrypoint.instance,
+    }
     return {key: value for key, value in recipe.items() if value is not None}
 
 

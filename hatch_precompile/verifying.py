@@ -17,7 +17,7 @@ import torch
 from msgspec.structs import replace
 
 from hatch_precompile.agreement import compare, run_backward
-from hatch_precompile.capture.target import Sample, Target, find_target, mode_context, samples_of
+from hatch_precompile.capture.target import Sample, Target, find_targets, mode_context, samples_of
 from hatch_precompile.errors import BuildError, VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.verify import Outcome, Request, SampleResult
@@ -57,11 +57,23 @@ class _Verification:
         self.runtime.uninstall()
         os.environ["HATCH_PRECOMPILE"] = "off"
         _seed()
-        target = find_target(self.entrypoint)
-        for number, (sample, (result, answer)) in enumerate(zip(samples, results, strict=True)):
-            if not result.problem:
-                results[number] = self._beside_eager(target, sample, result, answer, len(samples)), None
-        return [result for result, _ in results]
+        targets = self._targets_again(samples)
+        return [
+            result if result.problem else self._beside_eager(target, sample, result, answer, len(samples))
+            for target, sample, (result, answer) in zip(targets, samples, results, strict=True)
+        ]
+
+    def _targets_again(self, samples: list[Sample]) -> list[Target]:
+        """What the samples call, made anew: the first calls may have changed it."""
+        if self.entrypoint.workload is None:
+            return find_targets(self.entrypoint, samples)
+        again = list(samples_of(self.entrypoint))
+        if len(again) != len(samples):
+            raise VerifyError(
+                f'workload = "{self.entrypoint.workload}" makes {len(samples)} calls the first time and '
+                f"{len(again)} the second; it must make the same ones each time"
+            )
+        return find_targets(self.entrypoint, again)
 
     def _from_the_bundle(self, samples: list[Sample]) -> list[tuple[SampleResult, Any]]:
         """What each sample did, and its answer."""
@@ -69,21 +81,19 @@ class _Verification:
         try:
             self.runtime.install()
             _seed()
-            target = find_target(self.entrypoint)
+            targets = find_targets(self.entrypoint, samples)
         except RuntimeError as error:  # PrecompileError, under `strict`
             raise VerifyError(str(error)) from error
-        if self.entrypoint.activate == "compile":
-            call = _without_compiling(target.compiled)
-        else:
-            call = target.call
         sys.addaudithook(_refuse_side_effects)
         return [
-            self._call(target, call, sample, number, len(samples)) for number, sample in enumerate(samples, 1)
+            self._call(target, sample, number, len(samples))
+            for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1)
         ]
 
-    def _call(
-        self, target: Target, call: Callable[..., Any], sample: Sample, number: int, total: int
-    ) -> tuple[SampleResult, Any]:
+    def _call(self, target: Target, sample: Sample, number: int, total: int) -> tuple[SampleResult, Any]:
+        call = target.call
+        if self.entrypoint.activate == "compile":
+            call = _without_compiling(target.compiled)
         label = f"sample {number}/{total}"
         send(Event(step="sample", sample=number, samples=total))
         hits = self._hits()

@@ -19,7 +19,8 @@ from hatch_precompile.capture.record import MARSHAL, EntryRecord, FrameRecord, G
 from hatch_precompile.capture.target import (
     Sample,
     Target,
-    find_target,
+    find_declared,
+    find_targets,
     mark_dynamic,
     mode_context,
     samples_of,
@@ -96,20 +97,21 @@ class _Session:
     def run(self) -> Part:
         started = time.perf_counter()
         self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
-        target = find_target(self.entrypoint)
+        kind = find_declared(self.entrypoint).kind
         samples = list(samples_of(self.entrypoint))
+        targets = find_targets(self.entrypoint, samples)
         with (
             capture_settings(self.entrypoint.options, graphs_expected=len(samples)),
             self.recorder.recording(),
             tracing_frames(self._on_frame, self._on_skip),
         ):
-            compiled = target.compiled(self._backend)
-            for self.sample, sample in enumerate(samples):
-                self._run_sample(target, compiled, sample, len(samples))
+            compiled = {id(target): target.compiled(self._backend) for target in targets}
+            for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
+                self._run_sample(target, compiled[id(target)], sample, len(samples))
         return Part(
             name=self.entrypoint.name,
             target=self.entrypoint.target,
-            kind=target.kind,
+            kind=kind,
             samples=len(samples),
             frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
             graphs=self.graphs,

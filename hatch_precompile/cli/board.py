@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rich.console import Group
 from rich.table import Table
 
 from hatch_precompile.events import Event
@@ -99,15 +100,14 @@ class Board:
             return f"{self.status}, {_duration(seconds)}"
         return f"{captured} of {total} captured, {verified} of {total} verified, {_duration(seconds)}"
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Group:
         with self._lock:
             table = Table.grid(padding=(0, 2))
             for name, row in self.rows.items():
                 took = row.captured if row.state == "captured" else row.verified
                 now = self._clock() - row.since if took is None else took
                 table.add_row(name, row.doing(), "" if row.state == "left out" else _duration(now))
-            table.add_row(self.left())
-            return table
+            return Group(table, self.left())
 
 
 def _duration(seconds: float) -> str:

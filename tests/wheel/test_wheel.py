@@ -259,10 +259,38 @@ print(len(compiled))
     assert run(environment.python, "-I", "-c", code).strip() == "1"
 
 
-def test_two_builds_of_one_source_give_the_same_bytes(built: Built, tmp_path: Path) -> None:
-    project = tmp_path / "elsewhere" / "project"
+@pytest.fixture(scope="module")
+def by_the_command_line(built: Built, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """What `hatch-precompile build` of the same source elsewhere prints at the end, and while it builds."""
+    project = tmp_path_factory.mktemp("elsewhere") / "project"
     shutil.copytree(built.project, project, ignore=shutil.ignore_patterns("__pycache__", "dist"))
-    again, _ = build(project, built.plugin, tmp_path / "dist", "--wheel")
+    process = subprocess.run(
+        [built.plugin / "bin" / "hatch-precompile", "build", "--no-isolation", "--json", project],
+        env={**os.environ, "PYTHONPATH": str(built.plugin)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout), process.stderr
+
+
+def test_the_command_line_builds_it_too(by_the_command_line: tuple[dict[str, Any], str]) -> None:
+    summary, said = by_the_command_line
+    assert summary["bytes"] == Path(summary["wheel"]).stat().st_size
+    (tint,) = summary["entrypoints"]
+    assert (tint["package"], tint["name"], tint["samples"]) == ("kiosk", "tint", 1)
+    assert (tint["entries"], tint["graphs"]) == (1, 1)
+    assert 0 < tint["library_bytes"] < summary["bytes"] * 10
+    assert 0 < tint["capture_seconds"] < summary["seconds"]
+    assert tint["largest_difference"] < 1e-6
+    assert "tint: sample 1: graph 0: 2 operations, compiling\n" in said
+
+
+def test_two_builds_of_one_source_give_the_same_bytes(
+    built: Built, by_the_command_line: tuple[dict[str, Any], str]
+) -> None:
+    again = Path(by_the_command_line[0]["wheel"])
     assert again.name == built.wheel.name
     with zipfile.ZipFile(again) as archive:
         assert archive.namelist() == built.names()
@@ -303,7 +331,10 @@ class TestSetuptools:
     @pytest.fixture(scope="class")
     @classmethod
     def other(cls, built: Built, project: Path) -> Built:
-        wheel, log = build(project, built.plugin, project.parent / "dist", "--wheel")
+        out = project.parent / "dist"
+        uv = ["uv", "build", "--offline", "--no-build-isolation", "--python", sys.executable, "--wheel"]
+        log = run(sys.executable, "-m", *uv, "--out-dir", out, project, PYTHONPATH=str(built.plugin))
+        (wheel,) = out.glob("*.whl")
         return Built(wheel, log, built.plugin, project)
 
     def test_the_wheel_holds_the_same_files(self, built: Built, other: Built) -> None:
@@ -323,10 +354,13 @@ class TestSetuptools:
         assert "precompile: tint: sample 1: graph 0" in other.log
 
     def test_a_second_build_of_the_same_tree_gives_the_same_files(self, built: Built, other: Built) -> None:
-        again, _ = build(other.project, built.plugin, other.project.parent / "again", "--wheel")
-        assert Built(again, "", built.plugin, other.project).read("kiosk/__init__.py") == other.read(
-            "kiosk/__init__.py"
-        )
+        pip = [sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation"]
+        out = other.project.parent / "again"
+        run(*pip, "--wheel-dir", out, other.project, PYTHONPATH=str(built.plugin))
+        (wheel,) = out.iterdir()
+        again = Built(wheel, "", built.plugin, other.project)
+        assert again.names() == other.names()
+        assert [name for name in again.names() if again.read(name) != other.read(name)] == []
 
     def test_a_source_distribution_gets_no_bundle(self, built: Built, project: Path) -> None:
         sdist, log = build(project, built.plugin, project.parent / "sdist", "--sdist")
