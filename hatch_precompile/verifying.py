@@ -17,7 +17,7 @@ import torch
 from msgspec.structs import replace
 
 from hatch_precompile.agreement import compare, run_backward
-from hatch_precompile.capture.target import Sample, Target, find_targets, mode_context, samples_of
+from hatch_precompile.capture.target import Sample, Target, copied, find_targets, mode_context, samples_of
 from hatch_precompile.errors import BuildError, VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.verify import Outcome, Request, SampleResult
@@ -159,7 +159,8 @@ class _Verification:
 def _run(call: Callable[..., Any], sample: Sample, mode: str) -> tuple[dict[str, Any], float]:
     """One call on copies of a sample: its output, the inputs as it left them, and in training the
     gradients of its parameters; and the seconds it took."""
-    args, kwargs = copy.deepcopy((sample.args, sample.kwargs))
+    given = copied(sample)
+    args, kwargs = given.args, given.kwargs
     _seed()
     with mode_context(mode):
         started = time.perf_counter()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.errors import CaptureError
@@ -19,6 +21,7 @@ __all__ = [
     "Sample",
     "Target",
     "as_sample",
+    "copied",
     "find_declared",
     "find_reference",
     "find_target",
@@ -195,6 +198,27 @@ def as_sample(sample: Any, what: str) -> Sample:
         f"{what} is a {type(sample).__name__}; "
         "a sample is a tuple (args), a dict (kwargs) or a pair (tuple, dict)"
     )
+
+
+class _KeepingInference(TorchFunctionMode):
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function is not torch.Tensor.__deepcopy__:
+            return function(*args, **kwargs or {})
+        with torch.inference_mode(args[0].is_inference()):
+            return function(*args, **kwargs or {})
+
+
+def copied(sample: Sample) -> Sample:
+    """The sample with a deep copy of its arguments.
+
+    Copied in another mode than they were made in, tensors would gain or lose what inference mode leaves
+    out of them, and guards look at that.
+    """
+    with _KeepingInference():
+        args, kwargs = copy.deepcopy((sample.args, sample.kwargs))
+    return replace(sample, args=args, kwargs=kwargs)
 
 
 def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None:

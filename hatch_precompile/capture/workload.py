@@ -5,7 +5,6 @@ The idea is PrecompileTools.jl's.
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import sys
@@ -20,6 +19,7 @@ import torch
 from hatch_precompile.capture.target import (
     Declared,
     Sample,
+    copied,
     find_declared,
     find_reference,
     mode_context,
@@ -92,7 +92,7 @@ class _Recorder:
 
     def _remember(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
-            args, kwargs = copy.deepcopy((args, kwargs))
+            sample = copied(Sample(args, kwargs, owner))
         except Exception as error:
             number = len(self.samples) + 1
             # The workload may catch what is raised in it.
@@ -100,7 +100,7 @@ class _Recorder:
                 f"{self.what}: the arguments of call {number} cannot be copied: {error}"
             )
             return
-        self.samples.append(Sample(args, kwargs, owner))
+        self.samples.append(sample)
 
 
 def _mode() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.capture.target import Sample, find_targets, samples_of
+from hatch_precompile.capture.target import Sample, copied, find_targets, samples_of
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
 
@@ -190,8 +190,10 @@ class TestFunctions:
 
 class TestModes:
     def test_the_workload_runs_in_the_entrypoints_mode(self) -> None:
-        assert sizes(recorded("double", "function", mode="inference")) == [1, 2]
-        assert recorded("double", "function", mode="inference")[0].args[0].is_inference()
+        samples = recorded("double", "function", mode="inference")
+        assert sizes(samples) == [1, 2]
+        assert copied(samples[0]).args[0].is_inference()
+        assert not copied(recorded("double", "function")[0]).args[0].is_inference()
 
     def test_a_call_in_another_mode_is_no_sample(self) -> None:
         assert sizes(recorded("double", "both_modes")) == [2]

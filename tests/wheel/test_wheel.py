@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -58,6 +58,20 @@ def run(*command: str | Path, **environment: str) -> str:
         check=False,
     )
     assert process.returncode == 0, process.stdout
+    return process.stdout
+
+
+def failing(*command: str | Path, plugin: Path, **environment: str) -> str:
+    """What a command says that fails."""
+    process = subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, "PYTHONPATH": str(plugin), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert process.returncode != 0, process.stdout
     return process.stdout
 
 
@@ -372,7 +386,51 @@ class TestSetuptools:
         broken = project.parent / "broken"
         shutil.copytree(project, broken, ignore=shutil.ignore_patterns("build", "*.egg-info"))
         (broken / "pyproject.toml").write_text(SETUPTOOLS.replace("samples =", "sample ="))
-        with pytest.raises(
-            AssertionError, match=r"precompile: tool\.hatch-precompile\.entrypoints\[0\]\.sample"
-        ):
-            build(broken, built.plugin, project.parent / "none", "--wheel")
+        said = failing(
+            sys.executable, "-m", "build", "--no-isolation", "--wheel", broken, plugin=built.plugin
+        )
+        assert (
+            "precompile: tool.hatch-precompile.entrypoints[0].sample: unknown key; did you mean samples?"
+            in said
+        )
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("pyproject", [None, SETUPTOOLS], ids=["hatchling", "setuptools"])
+class TestInstallingFromSource:
+    """Where the environment of the build lacks something, pip says what."""
+
+    PIP: ClassVar = ["-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation"]
+
+    @pytest.fixture
+    @classmethod
+    def source(cls, built: Built, tmp_path: Path, pyproject: str | None) -> Path:
+        source = tmp_path / "source"
+        shutil.copytree(built.project, source, ignore=shutil.ignore_patterns("__pycache__"))
+        if pyproject is not None:
+            (source / "pyproject.toml").write_text(pyproject)
+        return source
+
+    def test_without_a_compiler(self, built: Built, source: Path) -> None:
+        arguments = [*self.PIP, "--wheel-dir", source.parent / "dist", source]
+        said = failing(sys.executable, *arguments, plugin=built.plugin, CXX="/nonexistent/g++")
+        assert (
+            "precompile: the C++ compiler '/nonexistent/g++' was not found; install g++ or set CXX "
+            "(only the build needs one, the wheel does not)\n"
+        ) in said
+        assert "Traceback" not in said
+
+    def test_without_torch(self, built: Built, source: Path, tmp_path: Path) -> None:
+        home = tmp_path / "venv"
+        run(sys.executable, "-m", "venv", "--without-pip", home)
+        (site,) = home.glob("lib/python*/site-packages")
+        for there in Path(sysconfig.get_path("purelib")).iterdir():
+            if not there.name.startswith(("torch", "__pycache__")):
+                (site / there.name).symlink_to(there)
+        arguments = [*self.PIP, "--wheel-dir", tmp_path / "dist", source]
+        said = failing(home / "bin" / "python", *arguments, plugin=built.plugin)
+        assert (
+            "precompile: torch is not installed in the build environment; add it to "
+            'build-system.requires, pinned to what the wheel is for, as in "torch==2.13.0"\n'
+        ) in said
+        assert "Traceback" not in said
