@@ -60,7 +60,7 @@ def net():
     first(torch.zeros(2))
     second(torch.zeros(3), twice=True)
     Special()(torch.zeros(4))
-    first.forward(torch.zeros(5))
+    second.forward(torch.zeros(5))
 
 def methods():
     one, heir = Plain(), Heir()
