@@ -194,9 +194,11 @@ def importable(wheel_or_package: str) -> Iterator[tuple[list[FoundManifest], lis
     """The bundles of a wheel's file or an installed package, and where they can be imported from.
 
     A wheel is unpacked to a folder that is gone afterwards; for a package that is installed there is
-    nothing to add to what is importable already.
+    nothing to add to what is importable already. Raises ManifestError also where there is no torch.
     """
     found = find(wheel_or_package)
+    if importlib.util.find_spec("torch") is None:
+        raise ManifestError(f"torch is not installed here, and what {wheel_or_package} carries needs it")
     path = Path(wheel_or_package)
     if not path.is_file():
         yield found, []

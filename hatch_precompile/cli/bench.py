@@ -17,7 +17,7 @@ from hatch_precompile.manifests import ManifestError, entrypoints_of, importable
 __all__ = ["bench"]
 
 
-@click.command()
+@click.command(short_help="Time a wheel beside eager code and torch.compile.")
 @click.argument("wheel_or_package")
 @click.option("--entrypoint", metavar="NAME", help="Only this one.")
 @click.option(

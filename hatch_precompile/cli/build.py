@@ -22,7 +22,7 @@ from hatch_precompile.project import read_project
 __all__ = ["build"]
 
 
-@click.command()
+@click.command(short_help="Build a project's wheel and show what is compiled.")
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
 @click.option(
     "--outdir",

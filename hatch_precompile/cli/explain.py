@@ -9,7 +9,7 @@ import click
 __all__ = ["explain"]
 
 
-@click.command()
+@click.command(short_help="Say why a call is not served.")
 @click.argument("entrypoint", metavar="PACKAGE:ENTRYPOINT")
 @click.option(
     "--with",

@@ -16,7 +16,7 @@ from hatch_precompile.proposal import propose
 __all__ = ["init"]
 
 
-@click.command()
+@click.command(short_help="Propose a configuration for a project.")
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
 @click.option("--write", is_flag=True, help="Append the table to DIR/pyproject.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print the proposal as JSON.")

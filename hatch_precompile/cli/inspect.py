@@ -24,7 +24,7 @@ from hatch_precompile.manifests import (
 __all__ = ["inspect", "show"]
 
 
-@click.command()
+@click.command(short_help="Show what a wheel or a package carries.")
 @click.argument("wheel_or_package")
 @click.option("--guards", metavar="ENTRYPOINT", help="Print the guard function of each of its entries.")
 @click.option("--bytecode", metavar="ENTRYPOINT", help="Disassemble what each of its entries runs.")

@@ -18,7 +18,7 @@ from hatch_precompile.manifests import ManifestError, entrypoints_of, importable
 __all__ = ["verify"]
 
 
-@click.command()
+@click.command(short_help="Run the samples of a wheel again.")
 @click.argument("wheel_or_package")
 @click.option("--entrypoint", metavar="NAME", help="Only this one.")
 @click.option(

@@ -396,6 +396,25 @@ class TestSetuptools:
         assert "Traceback" not in said
 
 
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The python of an environment that has all that this one has, but torch."""
+    home = tmp_path_factory.mktemp("without-torch")
+    run(sys.executable, "-m", "venv", "--without-pip", home)
+    (site,) = home.glob("lib/python*/site-packages")
+    for there in Path(sysconfig.get_path("purelib")).iterdir():
+        if not there.name.startswith(("torch", "__pycache__")):
+            (site / there.name).symlink_to(there)
+    return home / "bin" / "python"
+
+
+@pytest.mark.parametrize("command", ["verify", "bench"])
+def test_without_torch_a_wheel_cannot_be_run(built: Built, without_torch: Path, command: str) -> None:
+    code = "from hatch_precompile.cli import main; main()"
+    said = failing(without_torch, "-c", code, command, built.wheel, plugin=built.plugin)
+    assert f"Error: torch is not installed here, and what {built.wheel} carries needs it\n" in said
+
+
 @pytest.mark.parametrize("pyproject", [None, SETUPTOOLS], ids=["hatchling", "setuptools"])
 class TestInstallingFromSource:
     """Where the environment of the build lacks something, pip says what."""
@@ -420,15 +439,9 @@ class TestInstallingFromSource:
         ) in said
         assert "Traceback" not in said
 
-    def test_without_torch(self, built: Built, source: Path, tmp_path: Path) -> None:
-        home = tmp_path / "venv"
-        run(sys.executable, "-m", "venv", "--without-pip", home)
-        (site,) = home.glob("lib/python*/site-packages")
-        for there in Path(sysconfig.get_path("purelib")).iterdir():
-            if not there.name.startswith(("torch", "__pycache__")):
-                (site / there.name).symlink_to(there)
-        arguments = [*self.PIP, "--wheel-dir", tmp_path / "dist", source]
-        said = failing(home / "bin" / "python", *arguments, plugin=built.plugin)
+    def test_without_torch(self, built: Built, source: Path, without_torch: Path) -> None:
+        arguments = [*self.PIP, "--wheel-dir", source.parent / "dist", source]
+        said = failing(without_torch, *arguments, plugin=built.plugin)
         assert (
             "precompile: torch is not installed in the build environment; add it to "
             'build-system.requires, pinned to what the wheel is for, as in "torch==2.13.0"\n'
