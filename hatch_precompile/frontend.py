@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import VARIABLE, Event, read_events
-from hatch_precompile.processes import run
 
 __all__ = ["build_wheel"]
 
@@ -47,18 +48,39 @@ def build_wheel(
         made = Path(folder, "dist")
         arguments = ["--wheel", "--outdir", str(made), *([] if isolated else ["--no-isolation"])]
         with _following(events, watch):
-            finished = run(
+            returncode, tail = _run(
                 # -P: the project's folder may have a package of this name.
                 [sys.executable, "-P", "-m", "build", *arguments, str(project)],
                 {**os.environ, "PYTHONUNBUFFERED": "1", VARIABLE: str(events)},
-                quiet_limit=None,
-                on_line=on_line,
+                on_line,
             )
-        if finished.returncode or failure:
-            raise BuildError(failure or "the build stopped:\n" + "\n".join(finished.tail[-20:]))
+        if returncode or failure:
+            raise BuildError(failure or "\n".join(["the build stopped:", *tail]))
         (wheel,) = made.glob("*.whl")
         outdir.mkdir(parents=True, exist_ok=True)
         return Path(shutil.move(wheel, outdir / wheel.name))
+
+
+def _run(
+    command: list[str], environment: dict[str, str], on_line: Callable[[str], None]
+) -> tuple[int, list[str]]:
+    """The command's status and the last lines it printed. It is in this process group, so that an
+    interrupt from the keyboard reaches it."""
+    tail: deque[str] = deque(maxlen=20)
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tail.append(line.rstrip("\n"))
+            on_line(tail[-1])
+    return process.returncode, list(tail)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Finished", "run", "run_module", "say"]
+__all__ = ["Finished", "run_module", "say"]
 
 # Settings of this shell that would change what is captured; a build must not depend on them.
 _FOREIGN = (
@@ -63,25 +63,9 @@ def run_module(
         "PYTHONHASHSEED": "0",  # sets iterate alike in every build
         **environment,
     }
-    return run(
-        [sys.executable, "-P", "-m", module, *arguments], env, quiet_limit=quiet_limit, on_line=on_line
-    )
-
-
-def run(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    quiet_limit: float | None,
-    on_line: Callable[[str], None],
-) -> Finished:
-    """Run a command with exactly this environment, handing on each line as it is printed.
-
-    quiet_limit: seconds without a line after which it and its children are killed; None: it may be silent.
-    """
     process = subprocess.Popen(
-        command,
-        env=environment,
+        [sys.executable, "-P", "-m", module, *arguments],
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -91,7 +75,6 @@ def run(
     )
     tail: deque[str] = deque(maxlen=60)
     timed_out = threading.Event()
-    limit = threading.TIMEOUT_MAX if quiet_limit is None else quiet_limit
 
     def give_up() -> None:
         timed_out.set()
@@ -99,22 +82,15 @@ def run(
 
     assert process.stdout is not None
     try:
-        timer = threading.Timer(limit, give_up)
+        timer = threading.Timer(quiet_limit, give_up)
         timer.start()
         for line in process.stdout:
             timer.cancel()
-            timer = threading.Timer(limit, give_up)
+            timer = threading.Timer(quiet_limit, give_up)
             timer.start()
             tail.append(line.rstrip("\n"))
             on_line(line.rstrip("\n"))
         returncode = process.wait()
-    except BaseException:
-        # Children of its own that are in other process groups are ended by it, where it is interrupted.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        raise
     finally:
         timer.cancel()
         _kill_group(process)
