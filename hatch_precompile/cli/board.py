@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from hatch_precompile.events import Event
 
@@ -107,7 +108,7 @@ class Board:
                 took = row.captured if row.state == "captured" else row.verified
                 now = self._clock() - row.since if took is None else took
                 table.add_row(name, row.doing(), "" if row.state == "left out" else _duration(now))
-            return Group(table, self.left())
+            return Group(table, Text(self.left()))
 
 
 def _duration(seconds: float) -> str:

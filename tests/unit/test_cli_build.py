@@ -94,6 +94,17 @@ def test_json_is_the_summary_alone_and_the_lines_go_to_stderr(project: Path) -> 
     assert "tint: sample 1\n" in result.stderr
 
 
+def test_on_a_terminal_there_is_a_line_for_each_entrypoint_instead(project: Path) -> None:
+    result = CliRunner().invoke(
+        main, ["build", "--no-isolation", str(project)], env={"FORCE_COLOR": "1", "COLUMNS": "100"}
+    )
+    assert result.exit_code == 0, result.output
+    assert "tint   verified  0:01" in result.stderr
+    assert "other  left out" in result.stderr
+    assert "1 of 2 captured, 1 of 2 verified, 0:0" in result.stderr
+    assert "tint: sample 1\n" not in result.stderr
+
+
 class TestErrors:
     def test_the_hooks_sentence_is_all_that_is_said(self, project: Path) -> None:
         (project / "fail").touch()
