@@ -47,8 +47,10 @@ class _Verification:
         self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
         try:
             self.runtime = importlib.import_module(f"{request.package}._precompiled")
+            installation = importlib.import_module(f"{request.package}._precompiled.installation")
         except ImportError as error:
             raise VerifyError(f"{request.package} cannot be imported: {error}") from error
+        self.miss: type[Exception] = installation.PrecompileError
 
     def run(self) -> list[SampleResult]:
         _seed()
@@ -82,7 +84,7 @@ class _Verification:
             self.runtime.install()
             _seed()
             targets = find_targets(self.entrypoint, samples)
-        except RuntimeError as error:  # PrecompileError, under `strict`
+        except self.miss as error:  # what is a warning elsewhere
             raise VerifyError(str(error)) from error
         sys.addaudithook(_refuse_side_effects)
         return [
@@ -102,6 +104,8 @@ class _Verification:
         try:
             with _guarded_from_side_effects():
                 answer, seconds = _run(call, sample, self.mode)
+        except self.miss as error:
+            problem = f"{label} is not served by any entry: {error}"
         except Exception as error:
             problem = f"{label} from the bundle raised {type(error).__name__}: {error}"
         hit = self._hits() > hits
