@@ -113,16 +113,7 @@ def _entrypoint(bundle: FoundManifest, record: dict[str, Any], board: Board) -> 
 
 
 def _show(summary: dict[str, Any]) -> None:
-    columns = [
-        "entrypoint",
-        "samples",
-        "entries",
-        "graphs",
-        "libraries",
-        "capture, s",
-        "verify, s",
-        "beside eager",
-    ]
+    columns = ["name", "samples", "entries", "graphs", "size", "capture", "verify", "from eager"]
     rows = [
         [
             each["name"],
@@ -130,9 +121,9 @@ def _show(summary: dict[str, Any]) -> None:
             each["entries"],
             each["graphs"],
             size(each["library_bytes"]),
-            _number(each["capture_seconds"], ".1f"),
-            _number(each["verify_seconds"], ".1f"),
-            _number(each["largest_difference"], ".1e"),
+            _number(each["capture_seconds"], "{:.1f} s"),
+            _number(each["verify_seconds"], "{:.1f} s"),
+            _number(each["largest_difference"], "{:.1e}"),
         ]
         for each in summary["entrypoints"]
     ]
@@ -143,4 +134,4 @@ def _show(summary: dict[str, Any]) -> None:
 
 
 def _number(value: float | None, form: str) -> str | None:
-    return None if value is None else format(value, form)
+    return None if value is None else form.format(value)

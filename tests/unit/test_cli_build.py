@@ -66,7 +66,7 @@ def test_the_summary_is_made_of_the_wheel_and_of_what_the_hook_said(project: Pat
     result = build(project)
     assert result.exit_code == 0, result.output
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines()]
-    assert ["tint", "2", "2", "1", "1.5 kB", "3.5", "1.5", "2.0e-07"] in rows
+    assert ["tint", "2", "2", "1", "1.5 kB", "3.5 s", "1.5 s", "2.0e-07"] in rows
     assert "WARNING: entrypoint other is left out\n" in result.stdout
     assert (project / "dist" / "kiosk-1.0-py3-none-any.whl").is_file()
 
