@@ -9,14 +9,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from hatch_precompile.bundle import write_bundle, write_runtime
 from hatch_precompile.capture.record import Part
-from hatch_precompile.capture.worker import FAILED, PROGRESS, Request
+from hatch_precompile.capture.worker import FAILED, Request
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError
+from hatch_precompile.events import Event, emit, received
 from hatch_precompile.processes import run_module
 from hatch_precompile.variants import variants_for_this_machine
 from hatch_precompile.verify import verify
@@ -67,10 +70,13 @@ def build_bundle(
     if config.verify:
         _verify_all(config, [entrypoint for entrypoint, _, _ in parts], source_roots, work, report)
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    report(
-        f"{len(parts)} entrypoints, {sum(len(f.entries) for _, p, _ in parts for f in p.frames)} entries, "
-        f"{len(libraries)} libraries, {size / 1e6:.1f} MB, {time.perf_counter() - started:.0f} s"
+    seconds = time.perf_counter() - started
+    text = (
+        f"{len(parts)} entrypoints, {sum(_entries(part) for _, part, _ in parts)} entries, "
+        f"{len(libraries)} libraries, {size / 1e6:.1f} MB, {seconds:.0f} s"
     )
+    report(text)
+    emit(Event(step="built", text=text, seconds=round(seconds, 3)))
     return BuiltBundle(directory, libraries, str(torch.__version__))
 
 
@@ -78,22 +84,24 @@ def _verify_all(
     config: Config, entrypoints: list[Entrypoint], source_roots: list[Path], work: Path, report: Report
 ) -> None:
     """Every variant of every one. Raises the BuildError of the first, in their order, that does not pass."""
+    pairs = [(entrypoint, variant) for entrypoint in entrypoints for variant in config.variants]
 
     def attempt(entrypoint: Entrypoint, variant: str) -> None:
-        step = "verify" if len(config.variants) == 1 else f"verify {variant}"
+        tell = _teller(report, entrypoint, "verify", variant if len(config.variants) > 1 else "")
+        started = time.perf_counter()
+        tell(Event(step="start", entrypoints=len(entrypoints)))
         verify(
             entrypoint,
             config.package,
-            variant,
-            site=work / "site",
-            source_roots=source_roots,
+            paths=[work / "site", *source_roots],
             work=work / "verify" / entrypoint.name / variant,
             timeout=config.timeout,
-            report=_prefixed(report, f"{entrypoint.name}: {step}"),
+            on_event=tell,
+            variant=variant,
         )
+        tell(Event(step="end", seconds=round(time.perf_counter() - started, 3)))
 
     with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:
-        pairs = [(entrypoint, variant) for entrypoint in entrypoints for variant in config.variants]
         list(pool.map(attempt, *zip(*pairs, strict=True)))
 
 
@@ -101,8 +109,26 @@ def _jobs(config: Config) -> int:
     return min(config.jobs or os.cpu_count() or 1, len(config.entrypoints))
 
 
-def _prefixed(report: Report, prefix: str) -> Report:
-    return lambda line: report(f"{prefix}: {line.removeprefix(PROGRESS)}")
+def _entries(part: Part) -> int:
+    return sum(len(frame.entries) for frame in part.frames)
+
+
+def _teller(
+    report: Report, entrypoint: Entrypoint, phase: Literal["capture", "verify"], variant: str = ""
+) -> Callable[[Event], None]:
+    """What hands the events of one entrypoint on: as lines, and to the file of events.
+
+    variant: the one that is verified, where there are several
+    """
+    step = f"verify {variant}".strip() if phase == "verify" else ""
+    prefix = f"{entrypoint.name}: " + (f"{step}: " if step else "")
+
+    def tell(event: Event) -> None:
+        if event.text:
+            report(prefix + event.text)
+        emit(replace(event, entrypoint=entrypoint.name, phase=phase, variant=event.variant or variant))
+
+    return tell
 
 
 def _capture_all(
@@ -124,7 +150,9 @@ def _capture_all(
         elif config.on_error == "fail":
             raise result
         else:
-            report(f"WARNING: entrypoint {entrypoint.name} is left out of the wheel: {result}")
+            text = f"WARNING: entrypoint {entrypoint.name} is left out of the wheel: {result}"
+            report(text)
+            emit(Event(step="failed", text=text, phase="capture", entrypoint=entrypoint.name))
     if not captured:
         raise CaptureError("every entrypoint failed, so there is nothing to put into the wheel")
     return captured
@@ -140,6 +168,8 @@ def _capture_one(
     request.write_bytes(
         msgspec.json.encode(Request(entrypoint, config.package, list(config.variants), str(directory)))
     )
+    tell = _teller(report, entrypoint, "capture")
+    tell(Event(step="start", entrypoints=len(config.entrypoints)))
     finished = run_module(
         "hatch_precompile.capture.worker",
         [str(request)],
@@ -147,21 +177,23 @@ def _capture_one(
         environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "HATCH_PRECOMPILE": "off"},
         inherit=True,
         quiet_limit=config.timeout,
-        on_line=_prefixed(report, entrypoint.name),
+        on_line=lambda line: tell(received(line)),
     )
+    said = [event for line in finished.tail if (event := received(line)).text]
     if finished.returncode == 0:
-        return msgspec.json.decode((directory / "part.json").read_bytes(), type=Part), directory
+        part = msgspec.json.decode((directory / "part.json").read_bytes(), type=Part)
+        tell(Event(step="end", entries=_entries(part), seconds=part.seconds))
+        return part, directory
     if finished.returncode == FAILED:
         raise CaptureError(f"entrypoint {entrypoint.name}: {(directory / 'error.txt').read_text()}")
     if finished.timed_out:
-        last = next((line for line in reversed(finished.tail) if line.startswith(PROGRESS)), "")
+        last = next((event.text for event in reversed(said) if event.step != "print"), "")
         raise CaptureError(
-            f"entrypoint {entrypoint.name}: no progress for {config.timeout:.0f} s (timeout) after: "
-            f"{last.removeprefix(PROGRESS)}"
+            f"entrypoint {entrypoint.name}: no progress for {config.timeout:.0f} s (timeout) after: {last}"
         )
     raise CaptureError(
         f"entrypoint {entrypoint.name}: the capturing process ended with {finished.returncode}:\n"
-        + "\n".join(finished.tail[-30:])
+        + "\n".join(event.text for event in said[-30:])
     )
 
 

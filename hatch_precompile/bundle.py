@@ -100,6 +100,7 @@ class _Writer:
                 "activate": entrypoint.activate,
                 "on_miss": entrypoint.on_miss,
                 "samples": part.samples,
+                "recipe": _recipe(entrypoint),
                 "frames": numbers,
             }
         )
@@ -140,6 +141,16 @@ class _Writer:
             record["graphs"] = [graph + first_graph for graph in entry.graphs]
             self.frames[number]["entries"].append(record)
         return number
+
+
+def _recipe(entrypoint: Entrypoint) -> dict[str, str]:
+    """What makes the samples again, where the wheel is."""
+    recipe = {
+        "samples": entrypoint.samples,
+        "workload": entrypoint.workload,
+        "instance": entrypoint.instance,
+    }
+    return {key: value for key, value in recipe.items() if value is not None}
 
 
 def _placed(graph: GraphRecord, prefix: str) -> dict[str, Any]:

@@ -86,9 +86,12 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
 
     Default: the class, called without arguments."""
 
-    samples: Reference
+    samples: Reference | None = None
     """A callable that returns an iterable of samples: each a tuple (arguments), a dict (keyword arguments)
-    or a pair of both."""
+    or a pair of both. Either this or `workload`."""
+
+    workload: Reference | None = None
+    """A callable that uses the target as its users do: each call it makes becomes a sample."""
 
     mode: Literal["no_grad", "inference", "train"] = "no_grad"
     """The mode the samples are run in, and so the one calls are served in."""
@@ -181,10 +184,23 @@ def _entrypoints(value: object, path: str) -> tuple[Entrypoint, ...]:
 
 def _entrypoint(table: dict[str, object], path: str) -> Entrypoint:
     check_keys(table, Entrypoint, path)
+    _check_source_of_samples(table, path)
     if "name" in table and not table["name"]:
         raise expected(f"{path}.name", describe(Name), table["name"])
     shapes = _dynamic_shapes(table.get("dynamic-shapes", {}), f"{path}.dynamic-shapes")
     return read_struct(Entrypoint, table, path, dynamic_shapes=shapes)
+
+
+def _check_source_of_samples(table: dict[str, object], path: str) -> None:
+    reference = 'a reference like "package.module:name"'
+    if "samples" not in table and "workload" not in table:
+        raise ConfigError(f"{path}.samples: expected {reference}, here or as workload, but both are missing")
+    if "samples" in table and "workload" in table:
+        raise ConfigError(f"{path}.workload: expected either samples or workload, got both")
+    if "instance" in table and "workload" in table:
+        raise ConfigError(
+            f"{path}.instance: expected no instance beside workload, which calls objects of its own"
+        )
 
 
 def _named(entrypoints: list[Entrypoint]) -> Iterator[Entrypoint]:

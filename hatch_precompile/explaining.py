@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ def explain_call(entrypoint: str, inputs: str, mode: str) -> list[dict[str, Any]
         raise ExplainError(
             f"the installed package {package} carries no bundle; an editable install or an sdist never does"
         ) from None
+    if importlib.util.find_spec("torch") is None:
+        raise ExplainError(f"torch is not installed here, and what {package} carries needs it")
     args, kwargs = _inputs(inputs)
     from hatch_precompile.capture.target import mode_context
 

@@ -18,6 +18,7 @@ from hatchling.plugin import hookimpl
 
 from hatch_precompile.config import load
 from hatch_precompile.errors import BuildError
+from hatch_precompile.events import emit_failure
 from hatch_precompile.wheel import (
     RUNTIME_PACKAGE,
     import_packages,
@@ -56,6 +57,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
             self._add_bundle(build_data)
         except BuildError as error:
             self._remove_work()
+            emit_failure(error)
             # Ends the process with a status of 1: a traceback would bury the sentence.
             self.app.abort(f"precompile: {error}")
         except BaseException:

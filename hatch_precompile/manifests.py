@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import hashlib
@@ -9,6 +10,7 @@ import importlib.util
 import io
 import json
 import marshal
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from hatch_precompile.config import Entrypoint
 from hatch_precompile.wheel import RUNTIME_PACKAGE
 
 __all__ = [
@@ -23,9 +26,12 @@ __all__ = [
     "ManifestError",
     "bytecode_of",
     "entrypoint_names",
+    "entrypoints_of",
     "find",
     "graphs_of",
     "guards_of",
+    "importable",
+    "with_entrypoint",
 ]
 
 _IN_PACKAGE = f"{RUNTIME_PACKAGE}/bundle/manifest.json"
@@ -146,6 +152,61 @@ def _parse(content: bytes, name: str) -> dict[str, Any]:
 
 def entrypoint_names(bundle: FoundManifest) -> list[str]:
     return [entrypoint["name"] for entrypoint in bundle.manifest.get("entrypoints", [])]
+
+
+def entrypoints_of(found: list[FoundManifest], name: str | None) -> list[tuple[str, Entrypoint]]:
+    """What was compiled, or the one of that name: each with its package, as its author configured it, less
+    what only a build needs.
+
+    Raises ManifestError for an unknown name, and for a bundle that does not say what makes its samples.
+    """
+    bundles = found if name is None else with_entrypoint(found, name)
+    return [
+        (bundle.package, _entrypoint(bundle, record))
+        for bundle in bundles
+        for record in bundle.manifest.get("entrypoints", [])
+        if name in (None, record["name"])
+    ]
+
+
+def _entrypoint(bundle: FoundManifest, record: dict[str, Any]) -> Entrypoint:
+    recipe = record.get("recipe")
+    if recipe is None:  # of a version before there were recipes
+        version = bundle.manifest.get("built_with", {}).get("hatch_precompile")
+        raise ManifestError(
+            f"the bundle of {bundle.package} does not say what makes the samples of {record['name']}; "
+            f"it was built by hatch-precompile {version}"
+        )
+    return Entrypoint(**recipe, **{key: record[key] for key in ("target", "name", "mode", "activate")})
+
+
+def with_entrypoint(found: list[FoundManifest], name: str) -> list[FoundManifest]:
+    """The bundles that have an entrypoint of that name. Raises ManifestError if there is none."""
+    having = [bundle for bundle in found if name in entrypoint_names(bundle)]
+    if not having:
+        known = ", ".join(known for bundle in found for known in entrypoint_names(bundle)) or "none"
+        raise ManifestError(f"there is no entrypoint {name!r}; there are: {known}")
+    return having
+
+
+@contextlib.contextmanager
+def importable(wheel_or_package: str) -> Iterator[tuple[list[FoundManifest], list[Path]]]:
+    """The bundles of a wheel's file or an installed package, and where they can be imported from.
+
+    A wheel is unpacked to a folder that is gone afterwards; for a package that is installed there is
+    nothing to add to what is importable already. Raises ManifestError also where there is no torch.
+    """
+    found = find(wheel_or_package)
+    if importlib.util.find_spec("torch") is None:
+        raise ManifestError(f"torch is not installed here, and what {wheel_or_package} carries needs it")
+    path = Path(wheel_or_package)
+    if not path.is_file():
+        yield found, []
+        return
+    with tempfile.TemporaryDirectory(prefix="hatch-precompile-") as folder:
+        with zipfile.ZipFile(path) as wheel:
+            wheel.extractall(folder)
+        yield found, [Path(folder)]
 
 
 def guards_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from setuptools.errors import SetupError
 
 from hatch_precompile.config import load
 from hatch_precompile.errors import BuildError
+from hatch_precompile.events import emit_failure
 from hatch_precompile.wheel import (
     RUNTIME_PACKAGE,
     import_packages,
@@ -62,6 +63,7 @@ def _build_py(base: Any, table: dict[str, Any]) -> Any:
             try:
                 self.distribution.precompiled_tag = _add_bundle(root, files, table)
             except BuildError as error:
+                emit_failure(error)
                 raise SetupError(f"precompile: {error}") from None
 
     return BuildPy
@@ -119,6 +121,7 @@ def _egg_info(base: Any, table: dict[str, Any]) -> Any:
                 try:
                     self._require_torch()
                 except BuildError as error:
+                    emit_failure(error)
                     raise SetupError(f"precompile: {error}") from None
             super().run()
 

@@ -12,6 +12,7 @@ import dataclasses
 import pickle
 import platform
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -271,10 +272,12 @@ def compile_graph(
     example_inputs: Sequence[Any],
     variants: Sequence[Variant],
     operators: str,
+    on_variant: Callable[[str, float | None], None] = lambda name, seconds: None,
 ) -> tuple[Callable[..., Any], CompiledGraph]:
     """Compile an FX graph with inductor once per variant; tracing and lowering to ATen happen once.
 
-    operators: the module a library calls custom operators through (its `custom_op_wrapper`).
+    operators: the module a library calls custom operators through (its `custom_op_wrapper`); on_variant:
+    told the name of a variant before it is compiled, with None, and after, with the seconds it took.
     Returns the callable of the first variant and the record.
     """
     import torch._inductor.config as inductor_config
@@ -294,6 +297,8 @@ def compile_graph(
         for number, variant in enumerate(variants, 1):
             # compile_fx_inner consumes the graph it is given.
             given = inner if number == len(variants) else copy.deepcopy(inner)
+            on_variant(variant.name, None)
+            started = time.perf_counter()
             with (
                 inductor_config.patch(variant.settings),
                 _vectors_within(variant.requires),
@@ -302,6 +307,7 @@ def compile_graph(
                 _library_paths(operators) as paths,
             ):
                 compiled = compile_fx_inner(given, inputs, **kwargs)
+            on_variant(variant.name, round(time.perf_counter() - started, 3))
             if len(paths) != 1:
                 graph.obstacle = graph.obstacle or f"inductor made {len(paths)} libraries of it"
             part.libraries.update((variant.name, path) for path in paths)

@@ -1,4 +1,4 @@
-"""Verification, the build's side: every sample runs from the finished bundle in a clean process.
+"""Verification: every sample runs from the finished bundle in a clean process.
 
 The process (verifying.py) has no compiler, no home, an empty PATH; while a sample runs, starting a
 process, writing a file or opening a connection fails.
@@ -13,46 +13,87 @@ import msgspec
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import VerifyError
+from hatch_precompile.events import Event, received
 from hatch_precompile.processes import run_module
 
-__all__ = ["Request", "verify"]
+__all__ = ["Outcome", "Request", "SampleResult", "run_samples", "verify"]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One variant of an entrypoint to verify; `package` must be importable with its bundle."""
+    """One entrypoint to verify; `package` must be importable with its bundle.
+
+    outcome: a file to write; variant: whose libraries run, or empty for the one this machine chooses
+    """
 
     entrypoint: Entrypoint
     package: str
+    outcome: str
     variant: str
+
+
+class SampleResult(msgspec.Struct, frozen=True):
+    """What one sample did.
+
+    hit: whether an entry served it; seconds: its call from the bundle; difference: the largest absolute
+    one from eager, None where it was not compared by values; problem: why it does not pass, or empty.
+    """
+
+    sample: int
+    hit: bool
+    seconds: float
+    difference: float | None
+    problem: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the process found. `error`: why no sample could be run, or empty."""
+
     error: str
+    results: list[SampleResult]
 
 
 def verify(
     entrypoint: Entrypoint,
     package: str,
-    variant: str,
     *,
-    site: Path,
-    source_roots: Sequence[Path],
+    paths: Sequence[Path],
     work: Path,
     timeout: float,
-    report: Callable[[str], None],
+    on_event: Callable[[Event], None],
+    variant: str = "",
 ) -> None:
-    """Raise VerifyError unless every sample hits and agrees with eager (torch.testing's tolerances).
+    """Raise VerifyError unless every sample hits and agrees with eager (torch.testing's tolerances)."""
+    for result in run_samples(
+        entrypoint, package, paths=paths, work=work, timeout=timeout, on_event=on_event, variant=variant
+    ):
+        if result.problem:
+            raise VerifyError(f"entrypoint {entrypoint.name}, variant {variant}: {result.problem}")
 
-    variant: the one whose libraries run, whichever this machine would choose
-    site: a directory that holds the package with its bundle, searched before the sources.
+
+def run_samples(
+    entrypoint: Entrypoint,
+    package: str,
+    *,
+    paths: Sequence[Path],
+    work: Path,
+    timeout: float,
+    on_event: Callable[[Event], None],
+    variant: str = "",
+) -> list[SampleResult]:
+    """What each sample did in a clean process. Raises VerifyError where none could be run.
+
+    paths: where the package with its bundle is found, and then the samples; work: a directory to make;
+    variant: whose libraries run, where it is not for this machine to choose.
     """
-    work.mkdir(parents=True, exist_ok=True)
     empty = work / "empty"
-    empty.mkdir()
+    empty.mkdir(parents=True)
     request = work / "request.json"
-    error = work / "error.txt"
-    request.write_bytes(msgspec.json.encode(Request(entrypoint, package, variant, str(error))))
+    outcome = work / "outcome.json"
+    request.write_bytes(msgspec.json.encode(Request(entrypoint, package, str(outcome), variant)))
     finished = run_module(
         "hatch_precompile.verifying",
         [str(request)],
-        paths=[site, *source_roots],
+        paths=paths,
         environment={
             "PATH": str(empty),
             "CXX": str(empty / "no-compiler"),
@@ -61,14 +102,15 @@ def verify(
         },
         inherit=False,
         quiet_limit=timeout,
-        on_line=report,
+        on_line=lambda line: on_event(received(line)),
     )
-    if finished.returncode == 0:
-        return
-    if error.exists():
-        raise VerifyError(f"entrypoint {entrypoint.name}, variant {variant}: {error.read_text()}")
+    if finished.returncode == 0 and outcome.exists():
+        found = msgspec.json.decode(outcome.read_bytes(), type=Outcome)
+        if found.error:
+            raise VerifyError(f"entrypoint {entrypoint.name}: {found.error}")
+        return found.results
     ending = f"was silent for {timeout:.0f} s" if finished.timed_out else f"ended with {finished.returncode}"
+    said = [event.text for line in finished.tail if (event := received(line)).text]
     raise VerifyError(
-        f"entrypoint {entrypoint.name}, variant {variant}: the verifying process {ending}:\n"
-        + "\n".join(finished.tail[-20:])
+        f"entrypoint {entrypoint.name}: the verifying process {ending}:\n" + "\n".join(said[-20:])
     )

@@ -3,111 +3,183 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import importlib
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
+from msgspec.structs import replace
 
-from hatch_precompile.config import Entrypoint
+from hatch_precompile.agreement import compare, run_backward
+from hatch_precompile.capture.target import Sample, Target, copied, find_targets, mode_context, samples_of
 from hatch_precompile.errors import BuildError, VerifyError
-from hatch_precompile.processes import say
-from hatch_precompile.verify import Request
+from hatch_precompile.events import Event, send
+from hatch_precompile.verify import Outcome, Request, SampleResult
 
 __all__ = ["main"]
 
-FAILED = 3
 _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "socket.connect"}
 
 
 def main(path: str) -> int:
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     try:
-        _verify_here(request)
+        outcome = Outcome("", _Verification(request).run())
     except BuildError as error:
-        Path(request.error).write_text(str(error))
-        return FAILED
+        outcome = Outcome(str(error), [])
+    Path(request.outcome).write_bytes(msgspec.json.encode(outcome))
     return 0
 
 
-def _verify_here(request: Request) -> None:
-    from hatch_precompile.capture.target import find_target, samples_of
+class _Verification:
+    """The samples of one entrypoint, in this process: first from the bundle, then without it."""
 
-    entrypoint = request.entrypoint
-    # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
-    strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
-    runtime = importlib.import_module(f"{request.package}._precompiled")
-    _seed()
-    samples = list(samples_of(entrypoint))
-    os.environ["HATCH_PRECOMPILE"] = strict
-    installation: Any = importlib.import_module(f"{runtime.__name__}.installation")
-    installation._choose_variant = lambda manifest: request.variant
-    runtime.install()
-    _seed()
-    target = find_target(entrypoint)
-    call = _without_compiling(target.compiled) if entrypoint.activate == "compile" else target.call
-    sys.addaudithook(_refuse_side_effects)
-    answers = []
-    for number, sample in enumerate(samples, 1):
-        label = f"sample {number}/{len(samples)}"
-        hits = _hits(runtime, entrypoint.name)
+    def __init__(self, request: Request) -> None:
+        self.entrypoint = request.entrypoint
+        self.mode = request.entrypoint.mode
+        # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
+        self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
+        try:
+            self.runtime = importlib.import_module(f"{request.package}._precompiled")
+            installation: Any = importlib.import_module(f"{request.package}._precompiled.installation")
+        except ImportError as error:
+            raise VerifyError(f"{request.package} cannot be imported: {error}") from error
+        self.miss: type[Exception] = installation.PrecompileError
+        if request.variant:
+            installation._choose_variant = lambda manifest: request.variant
+
+    def run(self) -> list[SampleResult]:
+        _seed()
+        samples = list(samples_of(self.entrypoint))
+        results = self._from_the_bundle(samples)
+        self.runtime.uninstall()
+        os.environ["HATCH_PRECOMPILE"] = "off"
+        _seed()
+        targets = self._targets_again(samples)
+        return [
+            result if result.problem else self._beside_eager(target, sample, result, answer, len(samples))
+            for target, sample, (result, answer) in zip(targets, samples, results, strict=True)
+        ]
+
+    def _targets_again(self, samples: list[Sample]) -> list[Target]:
+        """What the samples call, made anew: the first calls may have changed it."""
+        if self.entrypoint.workload is None:
+            return find_targets(self.entrypoint, samples)
+        again = list(samples_of(self.entrypoint))
+        if len(again) != len(samples):
+            raise VerifyError(
+                f'workload = "{self.entrypoint.workload}" makes {len(samples)} calls the first time and '
+                f"{len(again)} the second; it must make the same ones each time"
+            )
+        return find_targets(self.entrypoint, again)
+
+    def _from_the_bundle(self, samples: list[Sample]) -> list[tuple[SampleResult, Any]]:
+        """What each sample did, and its answer."""
+        os.environ["HATCH_PRECOMPILE"] = self.strict
+        try:
+            self.runtime.install()
+            _seed()
+            targets = find_targets(self.entrypoint, samples)
+        except self.miss as error:  # what is a warning elsewhere
+            raise VerifyError(str(error)) from error
+        sys.addaudithook(_refuse_side_effects)
+        return [
+            self._call(target, sample, number, len(samples))
+            for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1)
+        ]
+
+    def _call(self, target: Target, sample: Sample, number: int, total: int) -> tuple[SampleResult, Any]:
+        call = target.call
+        if self.entrypoint.activate == "compile":
+            call = _without_compiling(target.compiled)
+        label = f"sample {number}/{total}"
+        send(Event(step="sample", sample=number, samples=total))
+        hits = self._hits()
+        answer, problem = None, ""
+        seconds = 0.0
         try:
             with _guarded_from_side_effects():
-                answers.append(_run(call, sample, entrypoint.mode))
+                answer, seconds = _run(call, sample, self.mode)
+        except self.miss as error:
+            problem = f"{label} is not served by any entry: {error}"
         except Exception as error:
-            raise VerifyError(f"{label} from the bundle raised {type(error).__name__}: {error}") from error
-        if _hits(runtime, entrypoint.name) == hits:
-            why = _why(runtime, entrypoint, target, sample)
-            raise VerifyError(f"{label} is not served by any entry: {why}")
-    runtime.uninstall()
-    _seed()
-    target = find_target(entrypoint)
-    for number, (sample, answer) in enumerate(zip(samples, answers, strict=True), 1):
-        label = f"sample {number}/{len(samples)}"
+            problem = f"{label} from the bundle raised {type(error).__name__}: {error}"
+        hit = self._hits() > hits
+        if not hit and not problem:
+            problem = f"{label} is not served by any entry: {self._why(target, sample)}"
+        return SampleResult(number, hit, seconds, None, problem), answer
+
+    def _beside_eager(
+        self, target: Target, sample: Sample, result: SampleResult, answer: Any, total: int
+    ) -> SampleResult:
+        """The result with how far its answer is from eager code's."""
+        label = f"sample {result.sample}/{total}"
         before = copy.deepcopy(target.call) if isinstance(target.call, torch.nn.Module) else target.call
-        expected = _run(target.call, sample, entrypoint.mode)
+        expected, _ = _run(target.call, sample, self.mode)
+        difference = None
+        said = "it draws random numbers, so only shapes and dtypes were compared with eager"
         try:
-            difference = _compare(answer, expected, label)
-        except VerifyError:
-            # Compiled code draws other random numbers than eager code, as under torch.compile.
-            if not _is_random(before, sample, entrypoint.mode, expected):
-                raise
-            _compare(answer, expected, label, values=False)
-            say(f"{label}: hit; it draws random numbers, so only shapes and dtypes were compared with eager")
-        else:
-            say(f"{label}: hit, largest difference from eager {difference:.1e}")
+            try:
+                difference = compare(answer, expected, label)
+            except VerifyError:
+                # Compiled code draws other random numbers than eager code, as under torch.compile.
+                if not _is_random(before, sample, self.mode, expected):
+                    raise
+                compare(answer, expected, label, values=False)
+        except VerifyError as error:
+            return replace(result, problem=str(error))
+        text = f"{label}: hit; {said}"
+        if difference is not None:
+            text = f"{label}: hit, largest difference from eager {difference:.1e}"
+        send(
+            Event(
+                step="sample-end",
+                text=text,
+                sample=result.sample,
+                samples=total,
+                difference=difference,
+                seconds=result.seconds,
+            )
+        )
+        return replace(result, difference=difference)
+
+    def _hits(self) -> int:
+        return int(self.runtime.status()["entrypoints"][self.entrypoint.name]["hits"])
+
+    def _why(self, target: Target, sample: Sample) -> str:
+        left_out = self.runtime.status()["entrypoints"][self.entrypoint.name]["left_out"]
+        if left_out:
+            return "; ".join(left_out)
+        if target.kind == "module class":
+            reports = self.runtime.explain(self.entrypoint.name, target.call, *sample.args, **sample.kwargs)
+            return "; ".join(report["reason"] for report in reports)
+        return "no entry's guards accept it"
 
 
-def _run(call: Callable[..., Any], sample: Any, mode: str) -> dict[str, Any]:
+def _run(call: Callable[..., Any], sample: Sample, mode: str) -> tuple[dict[str, Any], float]:
     """One call on copies of a sample: its output, the inputs as it left them, and in training the
-    gradients of its parameters."""
-    from hatch_precompile.capture.target import mode_context
-
-    args, kwargs = copy.deepcopy((sample.args, sample.kwargs))
+    gradients of its parameters; and the seconds it took."""
+    given = copied(sample)
+    args, kwargs = given.args, given.kwargs
     _seed()
     with mode_context(mode):
+        started = time.perf_counter()
         result: dict[str, Any] = {"output": call(*args, **kwargs), "inputs": (args, kwargs)}
-    if mode == "train":
-        losses = [value.sum() for _, value in _leaves(result["output"]) if _has_gradient(value)]
-        if losses:
-            sum(losses[1:], losses[0]).backward()
-        if isinstance(call, torch.nn.Module):
-            result["gradients"] = {name: p.grad for name, p in call.named_parameters()}
-            call.zero_grad(set_to_none=True)
-            result["gradients"] = {
-                name: g.clone() for name, g in result["gradients"].items() if g is not None
-            }
-    return result
-
-
-def _has_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
+        if mode == "train":
+            run_backward(result["output"])
+        seconds = time.perf_counter() - started
+    if mode == "train" and isinstance(call, torch.nn.Module):
+        result["gradients"] = {
+            name: p.grad.clone() for name, p in call.named_parameters() if p.grad is not None
+        }
+        call.zero_grad(set_to_none=True)
+    return result, round(seconds, 6)
 
 
 def _is_random(call: Callable[..., Any], sample: Any, mode: str, expected: dict[str, Any]) -> bool:
@@ -115,7 +187,7 @@ def _is_random(call: Callable[..., Any], sample: Any, mode: str, expected: dict[
     global _seed_value
     _seed_value += 1
     try:
-        _compare(_run(call, sample, mode), expected, "")
+        compare(_run(call, sample, mode)[0], expected, "")
     except VerifyError:
         return True
     finally:
@@ -128,20 +200,6 @@ def _without_compiling(compiled: Callable[[Any], Callable[..., Any]]) -> Callabl
         raise VerifyError("a graph was compiled, so some frame was not served by an entry")
 
     return compiled(refuse)
-
-
-def _hits(runtime: Any, name: str) -> int:
-    return int(runtime.status()["entrypoints"][name]["hits"])
-
-
-def _why(runtime: Any, entrypoint: Entrypoint, target: Any, sample: Any) -> str:
-    left_out = runtime.status()["entrypoints"][entrypoint.name]["left_out"]
-    if left_out:
-        return "; ".join(left_out)
-    if target.kind == "module class":
-        reports = runtime.explain(entrypoint.name, target.call, *sample.args, **sample.kwargs)
-        return "; ".join(report["reason"] for report in reports)
-    return "no entry's guards accept it"
 
 
 _seed_value = 0
@@ -175,49 +233,6 @@ def _refuse_side_effects(event: str, args: tuple[Any, ...]) -> None:
         raise VerifyError(f"the compiled call tried {event}")
     if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
         raise VerifyError(f"the compiled call tried to write {args[0]}")
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (Mapping, tuple, list)):
-        yield f"type of {path or 'it'}", type(value).__qualname__
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}[{key!r}]")
-    elif isinstance(value, (tuple, list)):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}[{index}]")
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for spec in dataclasses.fields(value):
-            yield from _leaves(getattr(value, spec.name), f"{path}.{spec.name}")
-    else:
-        yield path, value
-
-
-def _compare(actual: Any, expected: Any, label: str, *, values: bool = True) -> float:
-    """The largest absolute difference. Raises VerifyError where the outputs do not agree."""
-    ours, theirs = dict(_leaves(actual)), dict(_leaves(expected))
-    if list(ours) != list(theirs):
-        raise VerifyError(f"{label}: the bundle returns {list(ours)}, eager {list(theirs)}")
-    largest = 0.0
-    for path, value in ours.items():
-        other = theirs[path]
-        if not isinstance(value, torch.Tensor):
-            if isinstance(value, (int, float, str, bool, bytes, type(None))) and value != other:
-                raise VerifyError(f"{label}: {path} is {value!r}, with eager {other!r}")
-            continue
-        if not values:
-            if (value.shape, value.dtype) != (other.shape, other.dtype):
-                raise VerifyError(f"{label}: {path} is {value.dtype} {tuple(value.shape)}, not as with eager")
-            continue
-        try:
-            torch.testing.assert_close(value, other, equal_nan=True)
-        except AssertionError as error:
-            raise VerifyError(f"{label}: {path} differs from eager: {error}") from None
-        if value.numel() and not value.is_complex():
-            largest = max(
-                largest, float((value.detach().double() - other.detach().double()).abs().nan_to_num().max())
-            )
-    return largest
 
 
 if __name__ == "__main__":

@@ -12,19 +12,22 @@ from types import CodeType
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from hatch_precompile.capture.guardtree import GuardRecorder
 from hatch_precompile.capture.record import MARSHAL, EntryRecord, FrameRecord, GraphRecord, Part, ResumeRecord
 from hatch_precompile.capture.target import (
     Sample,
     Target,
-    find_target,
+    find_declared,
+    find_targets,
     mark_dynamic,
     mode_context,
     samples_of,
 )
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
+from hatch_precompile.events import Event
 from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_guards
@@ -50,7 +53,7 @@ def capture(
     package: str,
     variants: Sequence[Variant],
     directory: Path,
-    report: Callable[[str], None],
+    report: Callable[[Event], None],
 ) -> Part:
     """Trace every sample of an entrypoint and write the part's files to `directory`.
 
@@ -66,7 +69,7 @@ class _Session:
         package: str,
         variants: Sequence[Variant],
         directory: Path,
-        report: Callable[[str], None],
+        report: Callable[[Event], None],
     ) -> None:
         self.entrypoint = entrypoint
         self.variants = variants
@@ -93,21 +96,22 @@ class _Session:
 
     def run(self) -> Part:
         started = time.perf_counter()
-        self.report(f"import {self.entrypoint.target}")
-        target = find_target(self.entrypoint)
+        self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
+        kind = find_declared(self.entrypoint).kind
         samples = list(samples_of(self.entrypoint))
+        targets = find_targets(self.entrypoint, samples)
         with (
             capture_settings(self.entrypoint.options, graphs_expected=len(samples)),
             self.recorder.recording(),
             tracing_frames(self._on_frame, self._on_skip),
         ):
-            compiled = target.compiled(self._backend)
-            for self.sample, sample in enumerate(samples):
-                self._run_sample(target, compiled, sample, len(samples))
+            compiled = {id(target): target.compiled(self._backend) for target in targets}
+            for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
+                self._run_sample(target, compiled[id(target)], sample, len(samples))
         return Part(
             name=self.entrypoint.name,
             target=self.entrypoint.target,
-            kind=target.kind,
+            kind=kind,
             samples=len(samples),
             frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
             graphs=self.graphs,
@@ -123,6 +127,7 @@ class _Session:
         started = time.perf_counter()
         before = sum(map(len, self.frames.values()))
         label = f"sample {self.sample + 1}/{total}"
+        self.report(Event(step="sample", sample=self.sample + 1, samples=total))
         self.skipped.clear()
         mark_dynamic(self.entrypoint, target, sample)
         try:
@@ -147,19 +152,24 @@ class _Session:
                 f"{label}: torch.compile captured nothing of {self.entrypoint.target}: {reasons}"
             )
         seconds = time.perf_counter() - started
+        outcome = f"{new} new entries" if new else "served by an earlier entry"
         self.report(
-            f"{label}: "
-            + (f"{new} new entries" if new else "served by an earlier entry")
-            + f", {seconds:.1f} s"
+            Event(
+                step="sample-end",
+                text=f"{label}: {outcome}, {seconds:.1f} s",
+                sample=self.sample + 1,
+                samples=total,
+                entries=new,
+                seconds=round(seconds, 3),
+            )
         )
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
         first_line = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
         if NO_OPERATIONS in reason:
             # Nothing is lost: eager Python is all there is to it, and what it calls is looked up as ever.
-            self.report(
-                f"sample {self.sample + 1}: {code.co_qualname} has no tensor operation and stays as it is"
-            )
+            text = f"sample {self.sample + 1}: {code.co_qualname} has no tensor operation and stays as it is"
+            self.report(Event(step="note", text=text))
             return
         self.skipped.append(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}): {first_line}")
 
@@ -168,10 +178,28 @@ class _Session:
     def _backend(self, gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         number = len(self.graphs)
         nodes = sum(node.op.startswith("call") for node in gm.graph.nodes)
-        self.report(f"sample {self.sample + 1}: graph {number}: {nodes} operations, compiling")
+        label = f"sample {self.sample + 1}: graph {number}"
+        about = Event(step="graph", sample=self.sample + 1, graph=number, operations=nodes)
+        self.report(
+            replace(about, text=f"{label}: {nodes} operations, compiling", variants=len(self.variants))
+        )
         started = time.perf_counter()
-        function, graph = compile_graph(gm, example_inputs, self.variants, self.operators)
-        self.report(f"sample {self.sample + 1}: graph {number}: {time.perf_counter() - started:.1f} s")
+
+        def on_variant(variant: str, seconds: float | None) -> None:
+            self.report(
+                replace(
+                    about,
+                    step="variant" if seconds is None else "variant-end",
+                    variant=variant,
+                    seconds=seconds,
+                )
+            )
+
+        function, graph = compile_graph(gm, example_inputs, self.variants, self.operators, on_variant)
+        seconds = time.perf_counter() - started
+        self.report(
+            replace(about, step="graph-end", text=f"{label}: {seconds:.1f} s", seconds=round(seconds, 3))
+        )
         self._add_graph(graph)
 
         def run(*args: Any) -> Any:

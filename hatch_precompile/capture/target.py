@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.errors import CaptureError
 
-__all__ = ["Sample", "Target", "as_sample", "find_target", "mark_dynamic", "mode_context", "samples_of"]
+__all__ = [
+    "Declared",
+    "Sample",
+    "Target",
+    "as_sample",
+    "copied",
+    "find_declared",
+    "find_reference",
+    "find_target",
+    "find_targets",
+    "mark_dynamic",
+    "mode_context",
+    "samples_of",
+]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One set of inputs."""
+    """One set of inputs. `owner`: the object a workload called, None where the build makes one."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    owner: Any = None
 
 
 @dataclass(frozen=True)
@@ -30,13 +46,13 @@ class Target:
     """A resolved entrypoint.
 
     kind: "module class", "method" or "function"; call: what a user calls, on the instance where there
-    is one; compiled: the same under torch.compile, given a backend.
+    is one; compiled: the same under torch.compile, given a backend, a function or its name.
     """
 
     kind: str
     call: Callable[..., Any]
     signature: inspect.Signature
-    compiled: Callable[[Callable[..., Any]], Callable[..., Any]]
+    compiled: Callable[[Any], Callable[..., Any]]
 
 
 def find_reference(reference: str, key: str) -> Any:
@@ -54,8 +70,20 @@ def find_reference(reference: str, key: str) -> Any:
     return value
 
 
-def find_target(entrypoint: Entrypoint) -> Target:
-    """Import the target, make its instance where it needs one. Raises CaptureError naming the key."""
+@dataclass(frozen=True)
+class Declared:
+    """What a target names. `owner`: the class a method is looked up on; `attribute`: its name there."""
+
+    kind: str
+    value: Any
+    owner: Any = None
+    attribute: str = ""
+    bare: bool = False
+    """Of a method: a static or class method, which needs no object."""
+
+
+def find_declared(entrypoint: Entrypoint) -> Declared:
+    """Import the target. Raises CaptureError naming the key if it is nothing that can be compiled."""
     module_name, _, qualname = entrypoint.target.partition(":")
     value = find_reference(entrypoint.target, "target")
     if isinstance(value, type):
@@ -64,26 +92,17 @@ def find_target(entrypoint: Entrypoint) -> Target:
                 f'target = "{entrypoint.target}" is a class but no torch.nn.Module; '
                 f'name one of its methods, as in "{entrypoint.target}.method"'
             )
-        instance = _instance(entrypoint, value)
-        return Target(
-            "module class",
-            instance,
-            inspect.signature(instance.forward),
-            lambda backend: torch.compile(instance, backend=backend),
-        )
+        return Declared("module class", value)
     owner_name, _, method = qualname.rpartition(".")
     owner = find_reference(f"{module_name}:{owner_name}", "target") if owner_name else None
     if isinstance(owner, type):
-        if isinstance(inspect.getattr_static(owner, method), (staticmethod, classmethod)):
-            bound = value
-        else:
-            bound = getattr(_instance(entrypoint, owner), method)
         if method == "forward" and issubclass(owner, torch.nn.Module):
             raise CaptureError(
                 f'target = "{entrypoint.target}": name the class, "{module_name}:{owner_name}", '
                 "so that calling the module runs the compiled code"
             )
-        return Target("method", bound, inspect.signature(bound), lambda b: torch.compile(bound, backend=b))
+        bare = isinstance(inspect.getattr_static(owner, method), (staticmethod, classmethod))
+        return Declared("method", value, owner, method, bare)
     if not inspect.isfunction(value):
         raise CaptureError(
             f'target = "{entrypoint.target}" is a {type(value).__name__}; '
@@ -91,7 +110,41 @@ def find_target(entrypoint: Entrypoint) -> Target:
         )
     if entrypoint.instance is not None:
         raise CaptureError(f'instance is set, but the target "{entrypoint.target}" is a function')
-    return Target("function", value, inspect.signature(value), lambda b: torch.compile(value, backend=b))
+    return Declared("function", value)
+
+
+def find_target(entrypoint: Entrypoint, owner: Any = None) -> Target:
+    """The target as it is called: on `owner`, else on an instance made here where it needs one.
+
+    Raises CaptureError naming the key.
+    """
+    declared = find_declared(entrypoint)
+    if declared.kind == "module class":
+        instance = owner if owner is not None else _instance(entrypoint, declared.value)
+        return Target(
+            "module class",
+            instance,
+            inspect.signature(instance.forward),
+            lambda backend: torch.compile(instance, backend=backend),
+        )
+    call = declared.value
+    if declared.kind == "method" and not declared.bare:
+        on = owner if owner is not None else _instance(entrypoint, declared.owner)
+        call = getattr(on, declared.attribute)
+    return Target(
+        declared.kind, call, inspect.signature(call), lambda backend: torch.compile(call, backend=backend)
+    )
+
+
+def find_targets(entrypoint: Entrypoint, samples: Sequence[Sample]) -> list[Target]:
+    """What each sample calls: the object that the workload called, or one instance for them all."""
+    if entrypoint.workload is None:
+        return [find_target(entrypoint)] * len(samples)
+    made: dict[int, Target] = {}
+    for sample in samples:
+        if id(sample.owner) not in made:
+            made[id(sample.owner)] = find_target(entrypoint, sample.owner)
+    return [made[id(sample.owner)] for sample in samples]
 
 
 def _instance(entrypoint: Entrypoint, cls: type) -> Any:
@@ -110,7 +163,16 @@ def _instance(entrypoint: Entrypoint, cls: type) -> Any:
 
 
 def samples_of(entrypoint: Entrypoint) -> Iterator[Sample]:
-    """Call the entrypoint's samples function. Raises CaptureError for a sample of another form."""
+    """Call the entrypoint's samples function, or run its workload.
+
+    Raises CaptureError for a sample of another form, and for a workload without a call of the target.
+    """
+    if entrypoint.workload is not None:
+        from hatch_precompile.capture.workload import recorded_calls
+
+        yield from recorded_calls(entrypoint, entrypoint.workload)
+        return
+    assert entrypoint.samples is not None
     function = find_reference(entrypoint.samples, "samples")
     try:
         samples = list(function())
@@ -136,6 +198,27 @@ def as_sample(sample: Any, what: str) -> Sample:
         f"{what} is a {type(sample).__name__}; "
         "a sample is a tuple (args), a dict (kwargs) or a pair (tuple, dict)"
     )
+
+
+class _KeepingInference(TorchFunctionMode):
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function is not torch.Tensor.__deepcopy__:
+            return function(*args, **kwargs or {})
+        with torch.inference_mode(args[0].is_inference()):
+            return function(*args, **kwargs or {})
+
+
+def copied(sample: Sample) -> Sample:
+    """The sample with a deep copy of its arguments.
+
+    Copied in another mode than they were made in, tensors would gain or lose what inference mode leaves
+    out of them, and guards look at that.
+    """
+    with _KeepingInference():
+        args, kwargs = copy.deepcopy((sample.args, sample.kwargs))
+    return replace(sample, args=args, kwargs=kwargs)
 
 
 def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None:

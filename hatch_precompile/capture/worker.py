@@ -1,8 +1,8 @@
 """The capturing process: `python -m hatch_precompile.capture.worker REQUEST`.
 
 A process of its own, because tracing changes torch for good and the build must survive a crash.
-REQUEST is a JSON file (see `Request`); the part goes to the directory it names. Lines that start with
-`::` are progress; the exit code is 3 with the reason in error.txt where the author can do something.
+REQUEST is a JSON file (see `Request`); the part goes to the directory it names. What it does is printed as
+events; the exit code is 3 with the reason in error.txt where the author can do something.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import msgspec
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError
-from hatch_precompile.processes import say
+from hatch_precompile.events import send
 
-__all__ = ["FAILED", "PROGRESS", "Request", "main"]
+__all__ = ["FAILED", "Request", "main"]
 
 FAILED = 3
-PROGRESS = "::"
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -41,13 +40,7 @@ def main(path: str) -> int:
         from hatch_precompile.variants import variants_for_this_machine
 
         variants = variants_for_this_machine(request.variants, torch.cpu.get_capabilities())
-        part = capture(
-            request.entrypoint,
-            request.package,
-            variants,
-            directory,
-            lambda line: say(f"{PROGRESS}{line}"),
-        )
+        part = capture(request.entrypoint, request.package, variants, directory, send)
     except BuildError as error:
         (directory / "error.txt").write_text(str(error))
         return FAILED

@@ -109,6 +109,12 @@ def test_every_key_is_read() -> None:
     )
 
 
+def test_a_workload_stands_where_samples_would() -> None:
+    table = {"target": "textmodel.model:Encoder", "workload": "textmodel.use:it"}
+    (entrypoint,) = load({"entrypoints": [table]}, default_package="textmodel").entrypoints
+    assert (entrypoint.samples, entrypoint.workload) == (None, "textmodel.use:it")
+
+
 def test_a_config_survives_being_sent_to_another_process() -> None:
     config = load({"entrypoints": [ONE]}, default_package="textmodel")
     assert msgspec.json.decode(msgspec.json.encode(config), type=Config) == config
@@ -300,18 +306,43 @@ class TestErrors:
                 'samples: expected a reference like "package.module:name", got "textmodel/samples:text"',
             ),
             ({"instance": 3}, 'instance: expected a reference like "package.module:name", got 3'),
+            (
+                {"workload": "textmodel.use:it"},
+                "workload: expected either samples or workload, got both",
+            ),
             ({"options": "max-autotune"}, 'options: expected a table, got "max-autotune"'),
         ],
     )
     def test_errors_of_an_entrypoint_name_its_number_too(self, keys: dict[str, Any], text: str) -> None:
         assert entrypoint_error(**keys) == text
 
-    @pytest.mark.parametrize("key", ["target", "samples"])
-    def test_target_and_samples_are_needed(self, key: str) -> None:
-        table = {name: value for name, value in ONE.items() if name != key}
-        assert error({"entrypoints": [ONE, table]}) == (
-            f'entrypoints[1].{key}: expected a reference like "package.module:name", but the key is missing'
+    def test_a_target_is_needed(self) -> None:
+        assert error({"entrypoints": [ONE, {"samples": "textmodel.samples:encoder"}]}) == (
+            'entrypoints[1].target: expected a reference like "package.module:name", but the key is missing'
         )
+
+    def test_samples_or_a_workload_is_needed(self) -> None:
+        assert error({"entrypoints": [ONE, {"target": "textmodel.model:Encoder"}]}) == (
+            'entrypoints[1].samples: expected a reference like "package.module:name", here or as workload, '
+            "but both are missing"
+        )
+
+    @pytest.mark.parametrize(
+        ("keys", "text"),
+        [
+            (
+                {"workload": "textmodel.use"},
+                'workload: expected a reference like "package.module:name", got "textmodel.use"',
+            ),
+            (
+                {"workload": "textmodel.use:it", "instance": "textmodel.model:small"},
+                "instance: expected no instance beside workload, which calls objects of its own",
+            ),
+        ],
+    )
+    def test_errors_of_an_entrypoint_with_a_workload(self, keys: dict[str, str], text: str) -> None:
+        table = {"target": "textmodel.model:Encoder", **keys}
+        assert error({"entrypoints": [table]}) == f"entrypoints[0].{text}"
 
     def test_the_package_is_needed_where_the_wheel_does_not_tell(self) -> None:
         assert error({"entrypoints": [ONE]}, default_package=None).startswith("package: expected the name")

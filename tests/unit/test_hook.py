@@ -324,6 +324,72 @@ class TestErrors:
             'expected "eager", "compile" or "error", got "jit"\n'
         )
 
+    @pytest.mark.parametrize(
+        ("hook", "extra", "text"),
+        [
+            ("job = 2", "", "job: unknown key; did you mean jobs?"),
+            ("jobs = 'all'", "", 'jobs: expected a whole number, 0 or more, got "all"'),
+            ("verify = 1", "", "verify: expected true or false, got 1"),
+            (
+                "variants = 'native'",
+                "",
+                'variants: expected an array of one or more variant names, such as ["native"], got "native"',
+            ),
+            ("require-torch = '2.13.0'", "", 'require-torch: expected "exact" or "none", got "2.13.0"'),
+            (
+                "package = 'text-model'",
+                "",
+                'package: expected the name of an import package, such as "textmodel", got "text-model"',
+            ),
+            (
+                "",
+                "mode = 'eval'",
+                'entrypoints[0].mode: expected "no_grad", "inference" or "train", got "eval"',
+            ),
+            (
+                "",
+                "instance = 'textmodel.model.small'",
+                'entrypoints[0].instance: expected a reference like "package.module:name", '
+                'got "textmodel.model.small"',
+            ),
+            (
+                "",
+                "workload = 'textmodel.model:use'",
+                "entrypoints[0].workload: expected either samples or workload, got both",
+            ),
+            (
+                "",
+                "dynamic-shapes = { x = ['batch'] }",
+                "entrypoints[0].dynamic-shapes.x: expected a table of dimensions, such as "
+                '{ 0 = "batch" }, got ["batch"]',
+            ),
+            (
+                "",
+                "dynamic-shapes.x.0 = { name = 'n', min = 8, max = 2 }",
+                "entrypoints[0].dynamic-shapes.x.0: expected min <= max, got min = 8 and max = 2",
+            ),
+            (
+                "",
+                "[[tool.hatch.build.hooks.precompile.entrypoints]]\nsamples = 'textmodel.model:samples'",
+                'entrypoints[1].target: expected a reference like "package.module:name", '
+                "but the key is missing",
+            ),
+        ],
+    )
+    def test_a_broken_configuration_is_a_sentence_with_the_key_and_what_was_expected(
+        self,
+        tmp_path: Path,
+        fake: FakeBuild,
+        capsys: pytest.CaptureFixture[str],
+        hook: str,
+        extra: str,
+        text: str,
+    ) -> None:
+        project = make_project(tmp_path, hook=hook, extra=extra)
+        said = aborted(project, capsys)
+        assert said == f"precompile: tool.hatch.build.hooks.precompile.{text}\n"
+        assert fake.calls == []
+
     def test_also_where_that_is_the_table_of_the_target(
         self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
     ) -> None:

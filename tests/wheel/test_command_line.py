@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -145,3 +147,86 @@ class TestInspect:
         finished = command(zoo, tmp_path, "inspect", "zoo", "--guards", "mpl", ok=False)
         assert finished.returncode == 2
         assert "there is no entrypoint 'mpl'; there are: mlp, " in finished.stderr
+
+
+def wheel_of(zoo: Site, folder: Path) -> Path:
+    """The zoo as a wheel's file, as far as this command line reads one."""
+    path = folder / "zoo-1.0-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        for file in sorted(zoo.directory.rglob("*")):
+            wheel.write(file, file.relative_to(zoo.directory))
+    return path
+
+
+def with_samples(zoo: Site, entrypoint: str, reference: str) -> None:
+    """Have the bundle say that these are the samples of an entrypoint."""
+    path = zoo.directory / "zoo/_precompiled/bundle/manifest.json"
+    manifest = json.loads(path.read_text())
+    (record,) = [each for each in manifest["entrypoints"] if each["name"] == entrypoint]
+    record["recipe"]["samples"] = reference
+    path.write_text(json.dumps(manifest))
+
+
+class TestVerify:
+    def test_the_samples_of_a_wheel_are_run_in_a_process_without_anything(
+        self, zoo: Site, tmp_path: Path
+    ) -> None:
+        (tmp_path / "empty").mkdir()
+        arguments = ("verify", str(wheel_of(zoo, tmp_path)), "--entrypoint", "ripple", "--json")
+        finished = command(replace(zoo, directory=tmp_path / "empty"), tmp_path, *arguments)
+        (report,) = json.loads(finished.stdout)
+        assert (report["package"], report["entrypoint"], report["problem"]) == ("zoo", "ripple", "")
+        assert [(each["sample"], each["hit"], each["problem"]) for each in report["samples"]] == [
+            (1, True, ""),
+            (2, True, ""),
+            (3, True, ""),
+        ]
+        assert all(each["difference"] < 1e-5 and each["seconds"] > 0 for each in report["samples"])
+        assert "ripple: sample 3/3: hit, largest difference from eager" in finished.stderr
+
+    def test_a_miss_is_a_failure_that_says_why(self, zoo_copy: Site, tmp_path: Path) -> None:
+        samples = "import torch\ndef wide():\n    return [(torch.randn(4, 8),), (torch.randn(17, 8),)]\n"
+        (zoo_copy.directory / "zoo/wide.py").write_text(samples)
+        with_samples(zoo_copy, "mlp", "zoo.wide:wide")
+        finished = command(zoo_copy, tmp_path, "verify", "zoo", "--entrypoint", "mlp", ok=False)
+        assert finished.returncode == 1
+        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in finished.stdout.splitlines()]
+        assert [row[1:4:2] for row in rows if row[:1] == ["zoo:mlp"]][1] == ["2", "fails"]
+        assert [row[2] for row in rows if row[:1] == ["zoo:mlp"]] == ["hit", "miss"]
+        assert "zoo:mlp: sample 2/2 is not served by any entry: " in finished.stdout
+        assert "x is a tensor of shape (17, 8); needed: 3 <= x.size()[0]" in finished.stdout
+        assert "Traceback" not in finished.stderr
+
+    def test_samples_that_are_not_there_are_one_sentence(self, zoo_copy: Site, tmp_path: Path) -> None:
+        with_samples(zoo_copy, "mlp", "zoo.left_out:samples")
+        arguments = ("verify", "zoo", "--entrypoint", "mlp", "--json")
+        finished = command(zoo_copy, tmp_path, *arguments, ok=False)
+        assert finished.returncode == 1
+        (report,) = json.loads(finished.stdout)
+        assert report["problem"].startswith(
+            'entrypoint mlp: samples = "zoo.left_out:samples": cannot import zoo.left_out ('
+        )
+        assert "Traceback" not in finished.stderr
+
+
+class TestBench:
+    def test_each_way_is_a_row_and_one_that_cannot_be_run_says_why(self, zoo: Site, tmp_path: Path) -> None:
+        # No compiler here, so torch.compile is the one that cannot.
+        arguments = ("bench", "zoo", "--entrypoint", "whiten", "--runs", "1", "--json")
+        finished = command(zoo, tmp_path, *arguments, ok=False)
+        assert finished.returncode == 1, finished.stderr
+        rows = {row["way"]: row for row in json.loads(finished.stdout)}
+        assert list(rows) == ["eager", "torch.compile", "wheel"]
+        for way in ("eager", "wheel"):
+            assert rows[way]["problem"] == ""
+            assert rows[way]["process_s"] * 1000 > rows[way]["first_call_ms"] > 0
+            assert rows[way]["steady_ms"] > 0
+        assert rows["torch.compile"]["steady_ms"] is None
+        assert "InvalidCxxCompiler" in rows["torch.compile"]["problem"]
+
+
+@pytest.mark.parametrize("name", ["verify", "bench"])
+def test_an_unknown_entrypoint_is_one_sentence(zoo: Site, tmp_path: Path, name: str) -> None:
+    finished = command(zoo, tmp_path, name, "zoo", "--entrypoint", "mpl", ok=False)
+    assert finished.returncode == 2
+    assert "there is no entrypoint 'mpl'; there are: mlp, " in finished.stderr

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -58,6 +58,20 @@ def run(*command: str | Path, **environment: str) -> str:
         check=False,
     )
     assert process.returncode == 0, process.stdout
+    return process.stdout
+
+
+def failing(*command: str | Path, plugin: Path, **environment: str) -> str:
+    """What a command says that fails."""
+    process = subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, "PYTHONPATH": str(plugin), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert process.returncode != 0, process.stdout
     return process.stdout
 
 
@@ -259,10 +273,38 @@ print(len(compiled))
     assert run(environment.python, "-I", "-c", code).strip() == "1"
 
 
-def test_two_builds_of_one_source_give_the_same_bytes(built: Built, tmp_path: Path) -> None:
-    project = tmp_path / "elsewhere" / "project"
+@pytest.fixture(scope="module")
+def by_the_command_line(built: Built, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """What `hatch-precompile build` of the same source elsewhere prints at the end, and while it builds."""
+    project = tmp_path_factory.mktemp("elsewhere") / "project"
     shutil.copytree(built.project, project, ignore=shutil.ignore_patterns("__pycache__", "dist"))
-    again, _ = build(project, built.plugin, tmp_path / "dist", "--wheel")
+    process = subprocess.run(
+        [built.plugin / "bin" / "hatch-precompile", "build", "--no-isolation", "--json", project],
+        env={**os.environ, "PYTHONPATH": str(built.plugin)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout), process.stderr
+
+
+def test_the_command_line_builds_it_too(by_the_command_line: tuple[dict[str, Any], str]) -> None:
+    summary, said = by_the_command_line
+    assert summary["bytes"] == Path(summary["wheel"]).stat().st_size
+    (tint,) = summary["entrypoints"]
+    assert (tint["package"], tint["name"], tint["samples"]) == ("kiosk", "tint", 1)
+    assert (tint["entries"], tint["graphs"]) == (1, 1)
+    assert 0 < tint["library_bytes"] < summary["bytes"] * 10
+    assert 0 < tint["capture_seconds"] < summary["seconds"]
+    assert tint["largest_difference"] < 1e-6
+    assert "tint: sample 1: graph 0: 2 operations, compiling\n" in said
+
+
+def test_two_builds_of_one_source_give_the_same_bytes(
+    built: Built, by_the_command_line: tuple[dict[str, Any], str]
+) -> None:
+    again = Path(by_the_command_line[0]["wheel"])
     assert again.name == built.wheel.name
     with zipfile.ZipFile(again) as archive:
         assert archive.namelist() == built.names()
@@ -303,7 +345,10 @@ class TestSetuptools:
     @pytest.fixture(scope="class")
     @classmethod
     def other(cls, built: Built, project: Path) -> Built:
-        wheel, log = build(project, built.plugin, project.parent / "dist", "--wheel")
+        out = project.parent / "dist"
+        uv = ["uv", "build", "--offline", "--no-build-isolation", "--python", sys.executable, "--wheel"]
+        log = run(sys.executable, "-m", *uv, "--out-dir", out, project, PYTHONPATH=str(built.plugin))
+        (wheel,) = out.glob("*.whl")
         return Built(wheel, log, built.plugin, project)
 
     def test_the_wheel_holds_the_same_files(self, built: Built, other: Built) -> None:
@@ -323,10 +368,13 @@ class TestSetuptools:
         assert "precompile: tint: sample 1: graph 0" in other.log
 
     def test_a_second_build_of_the_same_tree_gives_the_same_files(self, built: Built, other: Built) -> None:
-        again, _ = build(other.project, built.plugin, other.project.parent / "again", "--wheel")
-        assert Built(again, "", built.plugin, other.project).read("kiosk/__init__.py") == other.read(
-            "kiosk/__init__.py"
-        )
+        pip = [sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation"]
+        out = other.project.parent / "again"
+        run(*pip, "--wheel-dir", out, other.project, PYTHONPATH=str(built.plugin))
+        (wheel,) = out.iterdir()
+        again = Built(wheel, "", built.plugin, other.project)
+        assert again.names() == other.names()
+        assert [name for name in again.names() if again.read(name) != other.read(name)] == []
 
     def test_a_source_distribution_gets_no_bundle(self, built: Built, project: Path) -> None:
         sdist, log = build(project, built.plugin, project.parent / "sdist", "--sdist")
@@ -338,7 +386,64 @@ class TestSetuptools:
         broken = project.parent / "broken"
         shutil.copytree(project, broken, ignore=shutil.ignore_patterns("build", "*.egg-info"))
         (broken / "pyproject.toml").write_text(SETUPTOOLS.replace("samples =", "sample ="))
-        with pytest.raises(
-            AssertionError, match=r"precompile: tool\.hatch-precompile\.entrypoints\[0\]\.sample"
-        ):
-            build(broken, built.plugin, project.parent / "none", "--wheel")
+        said = failing(
+            sys.executable, "-m", "build", "--no-isolation", "--wheel", broken, plugin=built.plugin
+        )
+        assert (
+            "precompile: tool.hatch-precompile.entrypoints[0].sample: unknown key; did you mean samples?"
+            in said
+        )
+        assert "Traceback" not in said
+
+
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The python of an environment that has all that this one has, but torch."""
+    home = tmp_path_factory.mktemp("without-torch")
+    run(sys.executable, "-m", "venv", "--without-pip", home)
+    (site,) = home.glob("lib/python*/site-packages")
+    for there in Path(sysconfig.get_path("purelib")).iterdir():
+        if not there.name.startswith(("torch", "__pycache__")):
+            (site / there.name).symlink_to(there)
+    return home / "bin" / "python"
+
+
+@pytest.mark.parametrize("command", ["verify", "bench"])
+def test_without_torch_a_wheel_cannot_be_run(built: Built, without_torch: Path, command: str) -> None:
+    code = "from hatch_precompile.cli import main; main()"
+    said = failing(without_torch, "-c", code, command, built.wheel, plugin=built.plugin)
+    assert f"Error: torch is not installed here, and what {built.wheel} carries needs it\n" in said
+
+
+@pytest.mark.parametrize("pyproject", [None, SETUPTOOLS], ids=["hatchling", "setuptools"])
+class TestInstallingFromSource:
+    """Where the environment of the build lacks something, pip says what."""
+
+    PIP: ClassVar = ["-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation"]
+
+    @pytest.fixture
+    @classmethod
+    def source(cls, built: Built, tmp_path: Path, pyproject: str | None) -> Path:
+        source = tmp_path / "source"
+        shutil.copytree(built.project, source, ignore=shutil.ignore_patterns("__pycache__"))
+        if pyproject is not None:
+            (source / "pyproject.toml").write_text(pyproject)
+        return source
+
+    def test_without_a_compiler(self, built: Built, source: Path) -> None:
+        arguments = [*self.PIP, "--wheel-dir", source.parent / "dist", source]
+        said = failing(sys.executable, *arguments, plugin=built.plugin, CXX="/nonexistent/g++")
+        assert (
+            "precompile: the C++ compiler '/nonexistent/g++' was not found; install g++ or set CXX "
+            "(only the build needs one, the wheel does not)\n"
+        ) in said
+        assert "Traceback" not in said
+
+    def test_without_torch(self, built: Built, source: Path, without_torch: Path) -> None:
+        arguments = [*self.PIP, "--wheel-dir", source.parent / "dist", source]
+        said = failing(without_torch, *arguments, plugin=built.plugin)
+        assert (
+            "precompile: torch is not installed in the build environment; add it to "
+            'build-system.requires, pinned to what the wheel is for, as in "torch==2.13.0"\n'
+        ) in said
+        assert "Traceback" not in said

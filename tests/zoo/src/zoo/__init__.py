@@ -4,6 +4,6 @@
 def __getattr__(name):
     import importlib
 
-    if name in ("bert", "functions", "helpers", "models", "samples", "tools"):
+    if name in ("bert", "functions", "helpers", "models", "samples", "tools", "used"):
         return importlib.import_module(f"zoo.{name}")
     raise AttributeError(name)

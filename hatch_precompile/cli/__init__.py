@@ -1,0 +1,28 @@
+"""The command line, `hatch-precompile`: one module for each command.
+
+What only one command needs is imported when that command runs, torch above all.
+"""
+
+from __future__ import annotations
+
+import click
+
+from hatch_precompile import __version__
+from hatch_precompile.cli.bench import bench
+from hatch_precompile.cli.build import build
+from hatch_precompile.cli.explain import explain
+from hatch_precompile.cli.init import init
+from hatch_precompile.cli.inspect import inspect
+from hatch_precompile.cli.verify import verify
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="hatch-precompile")
+def main() -> None:
+    """Builds wheels whose models are compiled already, and looks into them."""
+
+
+for command in (init, build, inspect, verify, explain, bench):
+    main.add_command(command)

@@ -1,0 +1,88 @@
+"""`hatch-precompile bench`: a wheel beside eager code and torch.compile."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from hatch_precompile.cli.printing import note, table
+from hatch_precompile.manifests import ManifestError, entrypoints_of, importable
+
+__all__ = ["bench"]
+
+
+@click.command(short_help="Time a wheel beside eager code and torch.compile.")
+@click.argument("wheel_or_package")
+@click.option("--entrypoint", metavar="NAME", help="Only this one.")
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Processes of each way."
+)
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="How long a process may be silent.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def bench(wheel_or_package: str, entrypoint: str | None, runs: int, timeout: float, as_json: bool) -> None:
+    """Time WHEEL_OR_PACKAGE beside eager code and torch.compile, on this machine.
+
+    Every way runs the first sample of each entrypoint in processes of its own, torch.compile with empty
+    caches; figures are medians. Exits with 1 if a way could not be measured.
+    """
+    try:
+        with importable(wheel_or_package) as (found, paths), tempfile.TemporaryDirectory() as work:
+            rows = [
+                {"package": package, "entrypoint": each.name, **figures}
+                for number, (package, each) in enumerate(entrypoints_of(found, entrypoint))
+                for figures in _measured(package, each, paths, Path(work, str(number)), runs, timeout)
+            ]
+    except ManifestError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        _show(rows)
+    if any(row["problem"] for row in rows):
+        raise SystemExit(1)
+
+
+def _measured(
+    package: str, entrypoint: Any, paths: list[Path], work: Path, runs: int, timeout: float
+) -> list[dict[str, Any]]:
+    from hatch_precompile.benchmark import measure
+
+    figures = measure(entrypoint, package, paths=paths, work=work, runs=runs, timeout=timeout, say=note)
+    return [msgspec.to_builtins(each) for each in figures]
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    columns = ["entrypoint", "way", "process to first output, s", "first call, ms", "a call, ms"]
+    lines = [
+        [
+            f"{row['package']}:{row['entrypoint']}",
+            row["way"],
+            *(
+                ["fails", None, None]
+                if row["problem"]
+                else [
+                    f"{row['process_s']:.2f}",
+                    f"{row['first_call_ms']:.1f}",
+                    f"{row['steady_ms']:.3f}",
+                ]
+            ),
+        ]
+        for row in rows
+    ]
+    Console(highlight=False).print(table("medians", columns, lines))
+    for row in rows:
+        if row["problem"]:
+            click.echo(f"{row['package']}:{row['entrypoint']}: {row['way']}: {row['problem']}")

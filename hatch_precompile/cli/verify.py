@@ -1,0 +1,108 @@
+"""`hatch-precompile verify`: the samples of a finished bundle, run again here."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from hatch_precompile.cli.printing import note, table
+from hatch_precompile.errors import VerifyError
+from hatch_precompile.manifests import ManifestError, entrypoints_of, importable
+
+__all__ = ["verify"]
+
+
+@click.command(short_help="Run the samples of a wheel again.")
+@click.argument("wheel_or_package")
+@click.option("--entrypoint", metavar="NAME", help="Only this one.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="How long an entrypoint's process may be silent.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def verify(wheel_or_package: str, entrypoint: str | None, timeout: float, as_json: bool) -> None:
+    """Run every sample of WHEEL_OR_PACKAGE in a clean process, from the bundle and without it.
+
+    The functions that make the samples are the ones the wheel was built with; they, torch and the wheel's
+    dependencies have to be importable here. Exits with 1 if a sample misses or disagrees with eager code.
+    """
+    try:
+        with importable(wheel_or_package) as (found, paths), tempfile.TemporaryDirectory() as work:
+            reports = [
+                _report(package, each, paths, Path(work, str(number)), timeout)
+                for number, (package, each) in enumerate(entrypoints_of(found, entrypoint))
+            ]
+    except ManifestError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(reports, indent=2))
+    else:
+        _show(reports)
+    if any(report["problem"] or any(each["problem"] for each in report["samples"]) for report in reports):
+        raise SystemExit(1)
+
+
+def _report(package: str, entrypoint: Any, paths: list[Path], work: Path, timeout: float) -> dict[str, Any]:
+    from hatch_precompile.verify import run_samples
+
+    def on_event(event: Any) -> None:
+        if event.text:
+            note(f"{entrypoint.name}: {event.text}")
+
+    samples: list[Any] = []
+    problem = ""
+    try:
+        samples = run_samples(entrypoint, package, paths=paths, work=work, timeout=timeout, on_event=on_event)
+    except VerifyError as error:
+        problem = str(error)
+    return {
+        "package": package,
+        "entrypoint": entrypoint.name,
+        "problem": problem,
+        "samples": msgspec.to_builtins(samples),
+    }
+
+
+def _show(reports: list[dict[str, Any]]) -> None:
+    rows = []
+    problems = []
+    for report in reports:
+        label = f"{report['package']}:{report['entrypoint']}"
+        if report["problem"]:
+            rows.append([label, None, None, "not run", None])
+            problems.append(report["problem"])
+        for each in report["samples"]:
+            rows.append(
+                [
+                    label,
+                    each["sample"],
+                    "hit" if each["hit"] else "miss",
+                    _agreement(each),
+                    f"{each['seconds']:.4f}",
+                ]
+            )
+            if each["problem"]:
+                problems.append(f"{label}: {each['problem']}")
+    Console(highlight=False).print(
+        table("samples", ["entrypoint", "sample", "served", "beside eager", "seconds"], rows)
+    )
+    for problem in problems:
+        click.echo(problem)
+
+
+def _agreement(result: dict[str, Any]) -> str:
+    if result["problem"]:
+        return "fails"
+    if result["difference"] is None:
+        return "shapes and dtypes agree; random numbers"
+    return f"agrees, largest difference {result['difference']:.1e}"

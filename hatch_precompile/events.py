@@ -1,0 +1,113 @@
+"""What a build says while it runs: events, from its child processes to whoever shows them.
+
+A child prints an event as one line, which its parent tells apart from what the author's own code prints.
+The build hands each one on as a line of text, and appends it as JSON to the file that the environment
+variable HATCH_PRECOMPILE_EVENTS names. `hatch-precompile build` reads that file; other tools may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from hatch_precompile.errors import BuildError
+from hatch_precompile.processes import say
+
+__all__ = ["VARIABLE", "Event", "emit", "emit_failure", "read_events", "received", "send"]
+
+VARIABLE = "HATCH_PRECOMPILE_EVENTS"
+_MARK = "::"
+
+Step = Literal[
+    "print", "note", "start", "import", "sample", "sample-end", "graph", "graph-end", "variant",
+    "variant-end", "end", "built", "failed",
+]  # fmt: skip
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a build. Samples count from 1, the graphs of an entrypoint from 0, as in the bundle."""
+
+    step: Step
+    """What began, or ended. `print`: a line of the author's code. `note`: something the author should know.
+    `built`: the bundle is there. `failed`: the build stops, or goes on without the entrypoint it names."""
+
+    text: str = ""
+    """The line people read; empty where there is nothing they need to know."""
+
+    phase: Literal["", "capture", "verify"] = ""
+    """What the build is doing with the entrypoint; empty for the build as a whole."""
+
+    entrypoint: str = ""
+    entrypoints: int = 0
+    """With `start`: how many there are."""
+
+    sample: int = 0
+    samples: int = 0
+    graph: int | None = None
+    operations: int = 0
+    variant: str = ""
+    variants: int = 0
+    """With `graph`: for how many variants it is compiled."""
+
+    entries: int = 0
+    seconds: float | None = None
+    """With what ended: how long it took."""
+
+    difference: float | None = None
+    """With a verified sample: the largest one from eager, absolute; none where it draws random numbers."""
+
+    time: float = 0.0
+    """When the build heard of it, in seconds since the epoch."""
+
+
+_lock = threading.Lock()
+
+
+def send(event: Event) -> None:
+    """From a child, to the process that runs it."""
+    say(_MARK + msgspec.json.encode(event).decode())
+
+
+def received(line: str) -> Event:
+    """A line that a child printed, as the event it is."""
+    if line.startswith(_MARK):
+        try:
+            return msgspec.json.decode(line.removeprefix(_MARK), type=Event)
+        except msgspec.DecodeError:
+            pass  # somebody else's line that starts alike
+    return Event(step="print", text=line)
+
+
+def emit(event: Event) -> None:
+    """Append an event to the file that HATCH_PRECOMPILE_EVENTS names, where it is set."""
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return
+    line = msgspec.json.encode(msgspec.structs.replace(event, time=round(time.time(), 3))) + b"\n"
+    try:
+        with _lock, Path(path).open("ab") as file:
+            file.write(line)
+    except OSError as error:
+        raise BuildError(f"{VARIABLE}: {path} cannot be written: {error.strerror}") from error
+
+
+def emit_failure(error: BuildError) -> None:
+    """Say that the build stops for this error."""
+    with contextlib.suppress(BuildError):  # the variable's own file being the reason
+        emit(Event(step="failed", text=str(error)))
+
+
+def read_events(content: bytes) -> Iterator[Event]:
+    """The events of whole lines; those that only a later version of the plugin knows are passed over."""
+    for line in content.splitlines():
+        try:
+            yield msgspec.json.decode(line, type=Event)
+        except msgspec.DecodeError:
+            continue

@@ -1,0 +1,70 @@
+"""A project's folder as its author wrote it: its backend, and where its entrypoints are configured."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hatch_precompile.errors import ConfigError
+
+__all__ = ["HATCH_TABLE", "SETUPTOOLS_TABLE", "Project", "read_project"]
+
+HATCH_TABLE = "tool.hatch.build.hooks.precompile"
+SETUPTOOLS_TABLE = "tool.hatch-precompile"
+
+
+@dataclass(frozen=True)
+class Project:
+    """`tables`: those that configure entrypoints, as their author would name them."""
+
+    directory: Path
+    pyproject: dict[str, Any]
+    backend: str
+    tables: list[str]
+
+
+def read_project(directory: Path) -> Project:
+    """The project in a folder. Raises ConfigError where there is none, or its files cannot be read."""
+    file = directory / "pyproject.toml"
+    if not file.is_file():
+        raise ConfigError(f"there is no project in {directory}: it has no pyproject.toml")
+    pyproject = _read(file)
+    backend = _at(pyproject, "build-system", "build-backend")
+    tables = [
+        name
+        for name, path in (
+            (HATCH_TABLE, ("tool", "hatch", "build", "hooks", "precompile")),
+            (
+                "tool.hatch.build.targets.wheel.hooks.precompile",
+                ("tool", "hatch", "build", "targets", "wheel", "hooks", "precompile"),
+            ),
+            (SETUPTOOLS_TABLE, ("tool", "hatch-precompile")),
+        )
+        if _at(pyproject, *path) is not None
+    ]
+    if (directory / "hatch.toml").is_file():
+        own = _read(directory / "hatch.toml")
+        for path in (
+            ("build", "hooks", "precompile"),
+            ("build", "targets", "wheel", "hooks", "precompile"),
+        ):
+            if _at(own, *path) is not None:
+                tables.append("hatch.toml: " + ".".join(path))
+    return Project(directory, pyproject, backend if isinstance(backend, str) else "", tables)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not valid TOML: {error}") from error
+
+
+def _at(table: Any, *path: str) -> Any:
+    for key in path:
+        if not isinstance(table, dict):
+            return None
+        table = table.get(key)
+    return table

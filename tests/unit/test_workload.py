@@ -1,0 +1,232 @@
+"""Workloads: which calls become samples, and what is said where none does."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hatch_precompile.capture.target import Sample, copied, find_targets, samples_of
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import CaptureError
+
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, depth=0):
+        super().__init__()
+        self.below = Net(depth - 1) if depth else None
+
+    def forward(self, x, *, twice=False):
+        x.add_(1)  # what a sample holds was copied before
+        x = self.below(x) if self.below is not None else x
+        return x * 2 if twice else x
+
+class Special(Net):
+    pass
+
+class Plain:
+    def method(self, x):
+        return x + 1
+
+    @classmethod
+    def made(cls, x):
+        return x
+
+    @staticmethod
+    def loose(x):
+        return x
+
+class Heir(Plain):
+    pass
+
+def double(x):
+    return x * 2
+"""
+
+WORKLOADS = """
+import torch
+from used_model import Heir, Net, Plain, Special, double
+
+def net():
+    first, second = Net(2), Net()
+    first(torch.zeros(2))
+    second(torch.zeros(3), twice=True)
+    Special()(torch.zeros(4))
+    second.forward(torch.zeros(5))
+
+def methods():
+    one, heir = Plain(), Heir()
+    one.method(torch.zeros(1))
+    heir.method(torch.zeros(2))
+    Plain.made(torch.zeros(3))
+    Heir.made(torch.zeros(4))
+    heir.loose(torch.zeros(5))
+
+def function():
+    double(torch.zeros(1))
+    import used_later
+    used_later.again()
+
+def other_mode():
+    with torch.enable_grad():
+        double(torch.zeros(1))
+
+def both_modes():
+    other_mode()
+    double(torch.zeros(2))
+
+def nothing():
+    pass
+
+def failing():
+    double(torch.zeros(1))
+    raise LookupError("no data")
+
+def stubborn():
+    with torch.enable_grad():
+        x = torch.ones(1, requires_grad=True) * 2
+    double(x)
+
+NUMBER = 5
+"""
+
+LATER = """
+import torch
+from used_model import double
+
+def again():
+    double(torch.zeros(2))
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder: Path = tmp_path_factory.mktemp("used")
+    for name, text in (("used_model", MODEL), ("used", WORKLOADS), ("used_later", LATER)):
+        (folder / f"{name}.py").write_text(text)
+    patch = pytest.MonkeyPatch()
+    patch.syspath_prepend(str(folder))
+    yield
+    patch.undo()
+    for name in ("used_model", "used", "used_later"):
+        sys.modules.pop(name, None)
+
+
+def entrypoint(target: str, workload: str, **keys: Any) -> Entrypoint:
+    return Entrypoint(target=f"used_model:{target}", workload=f"used:{workload}", name="it", **keys)
+
+
+def recorded(target: str, workload: str, **keys: Any) -> list[Sample]:
+    return list(samples_of(entrypoint(target, workload, **keys)))
+
+
+def sizes(samples: list[Sample]) -> list[int]:
+    return [len(sample.args[0]) for sample in samples]
+
+
+def error(target: str, workload: str, **keys: Any) -> str:
+    with pytest.raises(CaptureError) as caught:
+        recorded(target, workload, **keys)
+    return str(caught.value)
+
+
+class TestModuleClass:
+    def test_calls_of_its_instances_are_samples_with_the_instance(self) -> None:
+        samples = recorded("Net", "net")
+        assert sizes(samples) == [2, 3]  # not forward itself, not a subclass's, not those it makes inside
+        assert [sample.kwargs for sample in samples] == [{}, {"twice": True}]
+        assert [sample.owner.below is None for sample in samples] == [False, True]
+
+    def test_arguments_are_as_they_were_before_the_call(self) -> None:
+        assert [float(sample.args[0].sum()) for sample in recorded("Net", "net")] == [0, 0]
+
+    def test_a_sample_is_a_call_of_the_object_that_the_workload_called(self) -> None:
+        samples = recorded("Net", "net")
+        targets = find_targets(entrypoint("Net", "net"), samples)
+        assert [target.call for target in targets] == [sample.owner for sample in samples]
+
+    def test_the_class_is_as_it_was_afterwards(self) -> None:
+        recorded("Net", "net")
+        assert "__call__" not in vars(importlib.import_module("used_model").Net)
+
+
+class TestMethods:
+    def test_of_any_instance(self) -> None:
+        samples = recorded("Plain.method", "methods")
+        assert sizes(samples) == [1, 2]
+        targets = find_targets(entrypoint("Plain.method", "methods"), samples)
+        assert [type(target.call.__self__).__name__ for target in targets] == ["Plain", "Heir"]
+
+    def test_one_that_is_inherited_is_restored_as_such(self) -> None:
+        assert sizes(recorded("Heir.method", "methods")) == [2]
+        assert "method" not in vars(importlib.import_module("used_model").Heir)
+
+    def test_of_the_class_alone(self) -> None:
+        (sample,) = recorded("Plain.made", "methods")
+        assert (len(sample.args[0]), sample.owner) == (3, None)
+
+    def test_static_ones(self) -> None:
+        assert sizes(recorded("Plain.loose", "methods")) == [5]
+
+
+class TestFunctions:
+    def test_calls_by_any_name_are_samples(self) -> None:
+        assert sizes(recorded("double", "function")) == [1, 2]
+
+    def test_every_module_has_the_function_back(self) -> None:
+        recorded("double", "function")
+        function = importlib.import_module("used_model").double
+        assert function.__code__.co_name == "double"
+        assert all(sys.modules[name].double is function for name in ("used", "used_later"))
+
+
+class TestModes:
+    def test_the_workload_runs_in_the_entrypoints_mode(self) -> None:
+        samples = recorded("double", "function", mode="inference")
+        assert sizes(samples) == [1, 2]
+        assert copied(samples[0]).args[0].is_inference()
+        assert not copied(recorded("double", "function")[0]).args[0].is_inference()
+
+    def test_a_call_in_another_mode_is_no_sample(self) -> None:
+        assert sizes(recorded("double", "both_modes")) == [2]
+        assert sizes(recorded("double", "both_modes", mode="train")) == [1, 2]
+
+
+class TestErrors:
+    def test_a_target_that_is_never_called(self) -> None:
+        assert error("double", "nothing") == 'workload = "used:nothing" never calls used_model:double'
+
+    def test_a_target_that_is_called_in_other_modes_only(self) -> None:
+        assert error("double", "other_mode") == (
+            'workload = "used:other_mode" calls used_model:double, but never with mode = "no_grad"; '
+            'the mode of its calls is "train"'
+        )
+
+    def test_a_workload_that_is_not_there(self) -> None:
+        assert error("double", "missing") == 'workload = "used:missing": used has no missing'
+
+    def test_a_workload_that_is_no_function(self) -> None:
+        assert error("double", "NUMBER") == 'workload = "used:NUMBER" is a int; a workload is a function'
+
+    def test_a_workload_that_fails(self) -> None:
+        assert error("double", "failing") == 'workload = "used:failing" raised LookupError: no data'
+
+    def test_arguments_that_cannot_be_copied(self) -> None:
+        assert error("double", "stubborn").startswith(
+            'workload = "used:stubborn": the arguments of call 1 cannot be copied: Only Tensors created'
+        )
+
+
+def test_the_class_is_restored_after_a_failure_too() -> None:
+    error("double", "failing")
+    module = importlib.import_module("used_model")
+    assert torch.equal(module.double(torch.ones(1)), torch.full((1,), 2.0))
+    assert module.double.__code__.co_name == "double"
