@@ -54,7 +54,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     operations: int = 0
     variant: str = ""
     variants: int = 0
-    """With `graph`: for how many variants it is compiled."""
+    """With `graph`: for how many variants it is compiled. With `start`: how many are verified."""
 
     entries: int = 0
     seconds: float | None = None

@@ -32,6 +32,9 @@ class Row:
     graphs: int = 0
     since: float = 0.0
     captured: float | None = None
+    unverified: int = 0
+    """How many of its variants are left to verify."""
+    verifying: float = 0.0
     verified: float | None = None
     differences: list[float] = field(default_factory=list)
     problem: str = ""
@@ -72,6 +75,8 @@ class Board:
             row.state = "capturing" if event.phase == "capture" else "verifying"
             row.since = self._clock()
             row.sample = row.samples = 0
+            if event.phase == "verify":
+                row.unverified = row.unverified or event.variants or 1
         elif event.step == "sample":
             row.sample, row.samples, row.graph = event.sample, event.samples, None
         elif event.step == "sample-end" and event.difference is not None:
@@ -89,8 +94,10 @@ class Board:
         elif event.step == "end" and event.phase == "capture":
             row.state, row.captured, row.entries = "captured", event.seconds, event.entries
         elif event.step == "end":
-            # Once for each variant.
-            row.state, row.verified = "verified", (row.verified or 0.0) + (event.seconds or 0.0)
+            row.verifying += event.seconds or 0.0
+            row.unverified = max(row.unverified - 1, 0)
+            if not row.unverified:
+                row.state, row.verified = "verified", row.verifying
 
     def left(self) -> str:
         """How much is done, and how much there is to do."""

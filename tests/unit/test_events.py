@@ -97,6 +97,14 @@ class TestBoard:
         assert made.rows["encoder"].doing().endswith(text)
         assert made.rows["encoder"].doing() in shown(made)
 
+    def test_an_entrypoint_is_verified_when_each_of_its_variants_is(self) -> None:
+        start = Event(step="start", phase="verify", entrypoint="encoder", variants=2)
+        end = Event(step="end", phase="verify", entrypoint="encoder", seconds=1.5)
+        made = board(START, END, start, start, end)
+        assert (made.rows["encoder"].state, made.rows["encoder"].verified) == ("verifying", None)
+        made.apply(end)
+        assert (made.rows["encoder"].state, made.rows["encoder"].verified) == ("verified", 3.0)
+
     def test_the_last_line_says_what_is_left(self) -> None:
         verified = Event(step="end", phase="verify", entrypoint="encoder", seconds=1.0)
         assert shown(board(START)).splitlines()[-1].strip() == "0 of 2 captured, 0 of 2 verified, 0:00"
