@@ -89,7 +89,7 @@ def _verify_all(
     def attempt(entrypoint: Entrypoint, variant: str) -> None:
         tell = _teller(report, entrypoint, "verify", variant if len(config.variants) > 1 else "")
         started = time.perf_counter()
-        tell(Event(step="start", entrypoints=len(entrypoints)))
+        tell(Event(step="start", entrypoints=len(entrypoints), variants=len(config.variants)))
         verify(
             entrypoint,
             config.package,
