@@ -9,13 +9,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH := torch==2.13.0
 
 LINT_NEEDS := ruff==0.17.6 mypy==2.4.1
-TEST_NEEDS := $(TORCH) transformers==5.23.0 pytest hypothesis build uv 'setuptools>=77'
+TEST_NEEDS := $(TORCH) transformers==5.23.0 pytest hypothesis build uv 'setuptools>=77' \
+	validate-pyproject validate-pyproject-schema-store
 BENCH_NEEDS := $(TORCH) transformers==5.23.0 build
 TOOLS_NEEDS := build
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test demo bench differential conformance clean
+.PHONY: help lint test demo bench differential conformance reference clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -24,6 +25,7 @@ help:
 	@echo "make bench   every way of starting a model, on three models; build/bench.json"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make conformance     models of transformers in their true sizes; build/conformance.json"
+	@echo "make reference  what is made from the keys of the configuration: a JSON schema, docs/configuration.md"
 	@echo "make clean   removes what these wrote, environments included"
 
 lint: .venv-lint/.ready
@@ -49,6 +51,9 @@ differential: .venv-test/.ready
 # Eleven models of transformers, built and called in fresh processes: half an hour; build/conformance.json. The small ones: make test TESTS=tests/conformance
 conformance: .venv-test/.ready
 	.venv-test/bin/python tests/conformance/run.py $(CONFORMANCE)
+
+reference: .venv-lint/.ready
+	.venv-lint/bin/python -m hatch_precompile.reference
 
 clean:
 	rm -rf build dist .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis

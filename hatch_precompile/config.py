@@ -2,6 +2,7 @@
 
 The structures below are the reference. Their docstrings document the keys (which are written with
 hyphens where the fields have underscores), their types validate them, and their errors name them.
+schema.json and docs/configuration.md are made from both: `python -m hatch_precompile.reference`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hatch_precompile.tables import (
     read_value,
 )
 
-__all__ = ["Config", "Dimension", "Entrypoint", "load"]
+__all__ = ["HATCH_KEYS", "Config", "Dimension", "Entrypoint", "load"]
 
 _IDENTIFIER = r"[^\W\d]\w*"
 _DOTTED = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*"
@@ -57,13 +58,13 @@ class Dimension(Struct, frozen=True, forbid_unknown_fields=True):
     """One dynamic dimension of an argument, as `torch.export.Dim` has it."""
 
     name: DimensionName
-    """Dimensions of one entrypoint that share a name have the same size in every call."""
+    """What the dimension is called. Dimensions of one entrypoint that share a name have one range."""
 
     min: Size | None = None
-    """The smallest size served."""
+    """The smallest size served. Left out: what the model allows."""
 
     max: Size | None = None
-    """The largest size served."""
+    """The largest size served. Left out: what the model allows."""
 
 
 DynamicShapes = dict[str, dict[int, Dimension]]
@@ -73,75 +74,84 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """A callable that is compiled into the wheel."""
 
     target: Reference
-    """What is compiled: an `nn.Module` class (its `forward`), `pkg.mod:Class.method`, or `pkg.mod:function`.
-
+    """What is compiled: an `nn.Module` class, `package.module:Class.method`, or `package.module:function`.
     It may live in a dependency."""
 
     name: Name = ""
-    """What messages and `status()` call it. Default: from the target; `pkg.mod:Class.method` is
-    `class-method`, with a number after it if another entrypoint has that name."""
+    """What messages, `status()` and `explain()` call the entrypoint. Left out: the part of the target after
+    the colon in lower case, with hyphens for dots; a number is added if two would be the same."""
 
     instance: Reference | None = None
-    """For classes and methods: a callable that returns the object.
-
-    Default: the class, called without arguments."""
+    """For classes and methods: a callable without arguments that returns the object. Left out: the class
+    itself. An error for functions."""
 
     samples: Reference | None = None
-    """A callable that returns an iterable of samples: each a tuple (arguments), a dict (keyword arguments)
-    or a pair of both. Either this or `workload`."""
+    """A callable without arguments that returns an iterable of samples: each a tuple (positional arguments),
+    a dict (keyword arguments) or a pair of both. Either this or `workload`."""
 
     workload: Reference | None = None
-    """A callable that uses the target as its users do: each call it makes becomes a sample."""
+    """A callable without arguments that uses the target as its users do: each call it makes of it becomes a
+    sample. Either this or `samples`."""
 
     mode: Literal["no_grad", "inference", "train"] = "no_grad"
-    """The mode the samples are run in, and so the one calls are served in."""
+    """The mode the samples run in, and so the only one in which calls are served."""
 
     dynamic_shapes: DynamicShapes = {}
-    """The dimensions whose sizes may differ from the samples': per argument, per dimension, its name or
+    """Which sizes may differ from the samples': per argument, per dimension, its name or
     `{ name, min, max }`. One that is only named takes the range stated elsewhere for that name."""
 
     activate: Literal["call", "compile"] = "call"
-    """`call`: calling the entrypoint runs the compiled code.
-
-    `compile`: only a call under `torch.compile` does."""
+    """Which calls use the compiled code. `"call"`: every call of the entrypoint. `"compile"`: only a call
+    under `torch.compile`."""
 
     on_miss: Literal["eager", "compile", "error"] = "eager"
-    """With `activate = "call"`, what a call does that no entry fits."""
+    """With `activate = "call"`, what a call does that nothing compiled fits: it runs eagerly, it is compiled
+    now by `torch.compile`, or it raises `PrecompileError`."""
 
     options: dict[str, Any] = {}
-    """As in `torch.compile(options=...)`."""
+    """Settings for inductor, as in `torch.compile(options=...)`."""
 
 
 class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
-    """The table `tool.hatch.build.hooks.precompile`."""
+    """What hatch-precompile compiles into a wheel, and how."""
 
     package: Package
-    """The import package that carries the bundle. Default: the wheel's only one."""
+    """The import package that carries the compiled code. Left out: the wheel's only one. It must have an
+    `__init__.py`, because that is where the compiled code is installed from."""
 
     variants: Variants = ("native",)
-    """The hardware targets compiled for. Of several in one wheel the best that fits is chosen at import."""
+    """The processors compiled for. Of several in one wheel the most demanding that fits is chosen where the
+    wheel is used."""
 
     require_torch: Literal["exact", "none"] = "exact"
-    """`exact` adds `torch==<built with>` to the wheel's requirements; `none` leaves them alone."""
+    """`"exact"` adds `torch==<version built with>` to the wheel's requirements. `"none"` leaves the
+    requirements alone; a process with another torch then leaves the compiled code out and warns."""
 
     verify: bool = True
     """Run every sample from the finished bundle in a clean process before the wheel is written."""
 
     on_error: Literal["fail", "warn"] = "fail"
-    """`fail` stops the build at an entrypoint that cannot be compiled; `warn` leaves that one out, loudly."""
+    """What happens if an entrypoint cannot be captured. `"warn"` leaves it out of the wheel with a line that
+    starts with `WARNING:`. If no entrypoint is left, the build fails all the same. A failed verification
+    always stops the build."""
 
     jobs: Jobs = 0
-    """How many processes capture, and then verify, at once. 0: as many as there are cores."""
+    """How many entrypoints are captured, and then verified, at the same time, each in a process of its own.
+    0 means as many as there are cores."""
 
     timeout: Seconds = 600.0
-    """How many seconds one sample may take to capture and compile."""
+    """How many seconds a capture or a verification may go without printing a line before it is stopped."""
+
+    report: bool = False
+    """Write a page about the build beside the wheel, `<name of the wheel's file>.report.html`: what was
+    compiled, how long it took, and which calls to expect no hit for."""
 
     entrypoints: tuple[Entrypoint, ...]
-    """What is compiled, one table each: `[[tool.hatch.build.hooks.precompile.entrypoints]]`."""
+    """What is compiled, one table each. At least one."""
 
 
 # Keys Hatch reads from every hook's table. They are its own to document and to validate.
-_HATCH_KEYS = frozenset(
+HATCH_KEYS = frozenset(
     {"dependencies", "enable-by-default", "path", "require-runtime-dependencies", "require-runtime-features"}
 )
 
@@ -157,7 +167,7 @@ def load(
     `default_package` is the wheel's only import package, None if it has none or several. `prefix` is
     where the author wrote the table. Raises ConfigError, whose text starts with the full key.
     """
-    own = {key: value for key, value in table.items() if key not in _HATCH_KEYS}
+    own = {key: value for key, value in table.items() if key not in HATCH_KEYS}
     if "package" not in own:
         if default_package is None:
             raise ConfigError(

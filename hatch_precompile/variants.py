@@ -8,7 +8,7 @@ from typing import Any
 
 from hatch_precompile.errors import ConfigError
 
-__all__ = ["Variant", "variants_for_this_machine"]
+__all__ = ["KNOWN", "Variant", "variants_for_this_machine"]
 
 # The x86-64 levels in the names of torch.cpu.get_capabilities(); each level adds to the last.
 _LEVELS: dict[str, tuple[str, ...]] = {
@@ -17,6 +17,9 @@ _LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma3", "lzcnt"),
     "x86-64-v4": ("avx512_f", "avx512_bw", "avx512_cd", "avx512_dq", "avx512_vl"),
 }
+KNOWN = ("native", *_LEVELS)
+"""The names of variants."""
+
 # What inductor writes for beyond the highest level, where the machine has it.
 _EXTENSIONS = ("avx512_bf16", "avx512_vnni", "amx_bf16", "amx_fp16", "amx_int8", "amx_tile")
 # Reported by torch.cpu.get_capabilities() but no instruction set: what code can run does not depend on it.
@@ -51,7 +54,7 @@ def _variant(name: str, here: set[str]) -> Variant:
     if name == "native":
         return _native(here) if is_x86 else Variant(name, tuple(sorted(here - _NOT_INSTRUCTIONS)), {})
     if name not in _LEVELS:
-        known = ", ".join(f'"{known}"' for known in ("native", *_LEVELS))
+        known = ", ".join(f'"{known}"' for known in KNOWN)
         raise ConfigError(
             f'tool.hatch.build.hooks.precompile.variants: unknown variant "{name}"; known: {known}'
         )

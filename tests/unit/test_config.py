@@ -245,7 +245,7 @@ class TestErrors:
             (
                 {"zzz": 1},
                 "zzz: unknown key; the keys here are package, variants, require-torch, verify, on-error, "
-                "jobs, timeout, entrypoints",
+                "jobs, timeout, report, entrypoints",
             ),
             (
                 {"entrypoints": [ONE], "package": "text-model"},
