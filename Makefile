@@ -16,13 +16,14 @@ TOOLS_NEEDS := build
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test demo bench differential conformance reference clean
+.PHONY: help lint test demo bench chart differential conformance reference clean
 
 help:
 	@echo "make lint    ruff and mypy"
 	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on three models; build/bench.json"
+	@echo "make chart   the chart of the README, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make conformance     models of transformers in their true sizes; build/conformance.json"
 	@echo "make reference  what is made from the keys of the configuration: a JSON schema, docs/configuration.md"
@@ -43,6 +44,9 @@ demo: .venv-demo-tools/.ready
 
 bench: .venv-bench/.ready
 	.venv-bench/bin/python benchmarks/run.py $(BENCH)
+
+chart:
+	"$(PYTHON)" benchmarks/chart.py
 
 # Our guards beside dynamo's, tens of thousands of mutations; build/differential.json
 differential: .venv-test/.ready
