@@ -45,7 +45,7 @@ def install() -> None:
 def status() -> dict[str, Any]:
     """What is installed here: `{"installed", "reason", "variant", "entrypoints": {name: {...}}}`.
 
-    Each entrypoint has `entries`, `hits`, `misses`, `active` and `left_out` (reasons, in words).
+    Each entrypoint has `entries`, `hits`, `misses`, `active`, `left_out` (reasons, in words) and `by_entry`.
     """
     if _installation is None:
         reason = "HATCH_PRECOMPILE=off" if os.environ.get("HATCH_PRECOMPILE") == "off" else _reason
@@ -57,8 +57,8 @@ def explain(entrypoint: str, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
     """For each entry of an entrypoint, whether it would serve the call, and else its first failing check.
 
     For a class target the first argument is the instance; for a method, the object. Nothing is run
-    but guards. Returns `[{"entry", "hit", "check", "reason", "passed"}]`, `passed` being how far the
-    entry came; raises KeyError for an unknown name.
+    but guards. Returns `[{"entry", "hit", "check", "reason", "remedy", "passed"}]`, `passed` being how far
+    the entry came; raises KeyError for an unknown name.
     """
     if _installation is None:
         raise RuntimeError(f"{__name__} is not installed: {status()['reason']}")

@@ -187,9 +187,8 @@ class _Announced:
     @hits.setter
     def hits(self, value: int) -> None:
         if self._entry.hits == 0:
-            self._log.info(
-                "hit of %s: entry %s", self._entry.frame.record["qualname"], self._entry.record["data"]
-            )
+            frame = self._entry.frame
+            self._log.hit(frame, frame.entries.index(self._entry))
         self._entry.hits = value
 
     @property

@@ -10,13 +10,14 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .references import unwrap
+from .remedies import remedy
 
 if TYPE_CHECKING:
     from .activation import Frame
     from .entries import Entry
     from .installation import Installation
 
-__all__ = ["explain_bound", "explain_call", "explain_frame"]
+__all__ = ["explain_bound", "explain_call", "nearest"]
 
 _VARIABLE = re.compile(r"\bv\d+\b")  # a variable of a guard function
 _FUNCTION = re.compile(r"def (\w+)\((\w+)\):")
@@ -47,25 +48,23 @@ def explain_call(
     return _reports(frame, _locals(frame.code, function, args, kwargs))
 
 
-def explain_frame(frame: Frame, frame_locals: dict[str, Any]) -> str:
-    """One sentence for a frame that no entry took: the entry that came furthest and what it lacked."""
+def nearest(frame: Frame, frame_locals: dict[str, Any]) -> dict[str, Any]:
+    """The report on the entry that came furthest, for a frame that no entry took."""
     reports = _reports(frame, frame_locals)
-    if not reports:
-        left_out = [
-            reason for owner in frame.owners for reason in owner.installation.left_out.get(owner.name, ())
-        ]
-        return "none of its entries is installed" + "".join(
-            f"; {reason}" for reason in dict.fromkeys(left_out)
-        )
-    nearest = max(reports, key=lambda report: report["passed"])
-    return str(nearest["reason"])
+    if reports:
+        return max(reports, key=lambda report: report["passed"])
+    left_out = [
+        reason for owner in frame.owners for reason in owner.installation.left_out.get(owner.name, ())
+    ]
+    reason = "; ".join(["none of its entries is installed", *dict.fromkeys(left_out)])
+    return {"entry": None, "hit": False, "check": None, "reason": reason, "remedy": None, "passed": 0}
 
 
 def explain_bound(frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """`explain_frame` for a frame's arguments."""
+    """One sentence for a frame's arguments: what the entry that came furthest lacked."""
     bound = inspect.Signature(_parameters(frame.code)).bind(*args, **kwargs)
     bound.apply_defaults()
-    return explain_frame(frame, dict(bound.arguments))
+    return str(nearest(frame, dict(bound.arguments))["reason"])
 
 
 def _reports(frame: Frame, frame_locals: dict[str, Any]) -> list[dict[str, Any]]:
@@ -79,13 +78,21 @@ def _report(number: int, entry: Entry, frame_locals: dict[str, Any]) -> dict[str
     stop = _first_failure(entry, frame_locals)
     entry.hits = hits  # explaining is not calling
     if stop is None:
-        return {"entry": number, "hit": True, "check": None, "reason": "it would be served", "passed": 10**9}
+        served = "it would be served"
+        return {
+            "entry": number, "hit": True, "check": None, "reason": served, "remedy": None, "passed": 10**9,
+        }  # fmt: skip
     check, _, where = stop.line.partition("  # ")
     check = check.removeprefix("if not (").removesuffix("): return False").strip()
     reason = _as_written(_words(entry, check, stop))
+    owners = entry.frame.owners
+    advice = remedy(check, reason, owners[0].record["mode"] if owners else "no_grad")
     if where:
         reason += f"  ({where})"
-    return {"entry": number, "hit": False, "check": check, "reason": reason, "passed": stop.passed}
+    return {
+        "entry": number, "hit": False, "check": check, "reason": reason, "remedy": advice,
+        "passed": stop.passed,
+    }  # fmt: skip
 
 
 class _Scope(NamedTuple):

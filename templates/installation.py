@@ -95,9 +95,9 @@ class Installation:
         """Install what can be installed now, and the rest when its modules come in."""
         _check_python(self.manifest)
         if self.mode == "log":
-            from .reporting import logger
+            from .reporting import Log
 
-            self.log = logger(self.package)
+            self.log = Log(self.package, own=True)
         self.waiting = list(self.manifest["entrypoints"])
         missing = {
             module for record in self.waiting for module in _needs(record) if not self._is_usable(module)
@@ -168,9 +168,9 @@ class Installation:
             warn(self.package, f"entrypoint {name} is not used: {error}", self.mode)
             return
         self.entrypoints[name] = entrypoint
-        if self.log:
+        if self.log is not None:
             entries = sum(len(frame.record["entries"]) for frame in entrypoint.frames)
-            self.log.info("installed %s: %d entries, variant %s", name, entries, self.variant)
+            self.log.installed(name, entries, self.variant)
 
     # -- while running ---------------------------------------------------------------------------
 
@@ -234,6 +234,11 @@ class Installation:
                 "loaded": sum(entry.ready for frame in frames for entry in frame.entries),
                 "hits": sum(entry.hits for frame in frames[:1] for entry in frame.entries),
                 "misses": sum(frame.misses for frame in frames[:1]),
+                "by_entry": [
+                    {"function": frame.record["qualname"], "loaded": entry.ready, "hits": entry.hits}
+                    for frame in frames
+                    for entry in frame.entries
+                ],
                 "left_out": list(self.left_out.get(name, ())),
             }
         reason = self.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +22,11 @@ __all__ = ["install_miss"]
 def install_miss(installation: Installation, frame: Frame) -> None:
     """The last entry of a frame: it counts and reports a miss, and serves it where on-miss says so."""
     code = frame.code
+    log = installation.log
+    if log is None and "recompiles" in os.environ.get("TORCH_LOGS", ""):
+        from .reporting import Log
+
+        log = Log(installation.package, own=False)
     answer = None
     owners = frame.owners
     policy = next((owner.on_miss for owner in owners if owner.on_miss != "eager"), "eager")
@@ -37,12 +43,8 @@ def install_miss(installation: Installation, frame: Frame) -> None:
         if not _is_ours(frame_locals, owners):
             return False
         frame.misses += 1
-        if installation.log:
-            from .explanation import explain_frame
-
-            installation.log.info(
-                "miss of %s: %s", frame.record["qualname"], explain_frame(frame, frame_locals)
-            )
+        if log is not None:
+            log.miss(frame, frame_locals)
         entrypoint = current.entrypoint
         if answer is None or entrypoint is None or entrypoint not in owners or entrypoint.on_miss == "eager":
             return False

@@ -31,6 +31,7 @@ __all__ = [
     "guard_namespace",
     "leave_untraced",
     "load_library",
+    "recompiles_log",
     "set_eval_frame",
 ]
 
@@ -66,6 +67,11 @@ def leave_untraced(function: Any, *, below: bool) -> None:
     action = _eval_frame._FrameAction
     strategy = _eval_frame._FrameExecStrategy(action.SKIP, action.SKIP if below else action.DEFAULT)
     _eval_frame.set_code_exec_strategy(function.__code__, strategy)
+
+
+def recompiles_log(package: str) -> Any:
+    """A logger for what TORCH_LOGS=recompiles shows: below torch's own, which has the handler."""
+    return torch._logging.getArtifactLogger(f"torch._dynamo.{package}._precompiled", "recompiles")
 
 
 class StateGuard:

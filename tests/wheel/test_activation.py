@@ -311,9 +311,11 @@ def test_status_says_what_there_is(zoo: Site) -> None:
 {START}
 zoo.models.Mlp().eval()(torch.randn(4, 8))
 zoo.models.Mlp().eval()(torch.randn(20, 8))
-probe.result(**zoo._precompiled.status())
+logs = probe.loaded(*["zoo._precompiled." + name for name in ("reporting", "explanation", "remedies")])
+probe.result(**zoo._precompiled.status(), logs=logs)
 """).result
     assert seen["installed"] is True
+    assert seen["logs"] == []
     assert (seen["reason"], seen["variant"]) == ("", "native")
     assert list(seen["entrypoints"]) == [
         "mlp", "chatty", "jitted", "onasking", "whiten", "apply", "halve", "shifted", "bert",
@@ -325,8 +327,10 @@ probe.result(**zoo._precompiled.status())
         "loaded": 1,
         "hits": 1,
         "misses": 1,
+        "by_entry": [{"function": "Mlp.forward", "loaded": True, "hits": 1}],
         "left_out": [],
     }
+    assert seen["entrypoints"]["chatty"]["by_entry"] == []
     assert seen["entrypoints"]["bert"]["active"] is False
     assert (seen["entrypoints"]["chatty"]["entries"], seen["entrypoints"]["chatty"]["loaded"]) == (2, 0)
 

@@ -207,40 +207,88 @@ def test_a_package_without_its_runtime_imports(zoo_copy: Site) -> None:
     assert zoo_copy.run(f"{CALL}\nprobe.result(same=same, said=said)").result == {"same": True, "said": []}
 
 
-def test_log_says_what_is_installed_and_missed_and_why(zoo: Site) -> None:
+def test_log_says_what_is_installed_hit_and_missed_and_why(zoo: Site) -> None:
     finished = zoo.run(
         """
 import torch, zoo.models
+from zoo._precompiled import reporting
+reporting.SECONDS = 10**9
 model = zoo.models.Mlp().eval()
 with torch.no_grad():
-    model(torch.randn(4, 8))
+    model(torch.randn(4, 8)), model(torch.randn(5, 8))
     model(torch.randn(17, 8))
+    for _ in range(20):
+        model(torch.randn(18, 8))
 """,
         HATCH_PRECOMPILE="log",
     )
     lines = [line for line in finished.stderr.splitlines() if line.startswith("zoo._precompiled: ")]
     text = "\n".join(lines)
     assert "installed mlp: 1 entries, variant native" in text
-    assert "miss of Mlp.forward: x is a tensor of shape (17, 8); needed: 3 <= x.size()[0]" in text
-
-
-def test_log_says_what_is_hit(zoo: Site) -> None:
-    code = """
-import torch, zoo.models
-with torch.no_grad():
-    zoo.models.Mlp().eval()(torch.randn(4, 8))
-"""
-    assert "zoo._precompiled: hit of Mlp.forward" in zoo.run(code, HATCH_PRECOMPILE="log").stderr
+    assert text.count("hit of mlp: Mlp.forward, entry 0") == 1
+    assert "miss of mlp: x is a tensor of shape (17, 8); needed: 3 <= x.size()[0]" in text
+    assert "; pass a size in that range, or rebuild the wheel" in text
+    assert text.count("miss of mlp") == 5
 
 
 def test_log_goes_to_the_handlers_of_the_process(zoo: Site) -> None:
     finished = zoo.run(
         """
-import logging, sys
+import logging, probe, sys
+class Facts(logging.Handler):
+    def emit(self, record):
+        facts.append(record.precompiled)
+facts = []
 logging.basicConfig(format="mine: %(message)s", stream=sys.stdout, level=logging.INFO)
+logging.getLogger("zoo._precompiled").addHandler(Facts())
 import torch, zoo.models
+with torch.no_grad():
+    try:
+        zoo.models.Mlp().eval()(torch.ones(4, 8, dtype=torch.long))
+    except RuntimeError:
+        pass
+probe.result(facts=facts)
 """,
         HATCH_PRECOMPILE="log",
     )
     assert "mine: installed mlp: 1 entries" in finished.stdout
     assert "installed mlp" not in finished.stderr
+    installed = {
+        "package": "zoo",
+        "event": "installed",
+        "entrypoint": "mlp",
+        "entries": 1,
+        "variant": "native",
+    }
+    assert installed in finished.result["facts"]
+    assert finished.result["facts"][-1] == {
+        "package": "zoo",
+        "event": "miss",
+        "entrypoint": "mlp",
+        "function": "Mlp.forward",
+        "misses": 1,
+        "held_back": 0,
+        "entry": 0,
+        "check": "v0.dtype is torch.float32",
+        "reason": "x has dtype int64, the entry needs float32",
+        "remedy": "convert it to torch.float32, or rebuild the wheel with a sample that has it",
+    }
+
+
+def test_torchs_own_log_has_the_misses_once_dynamo_is_there(zoo: Site) -> None:
+    finished = zoo.run(
+        """
+import probe, torch, zoo.models
+model = zoo.models.Mlp().eval()
+with torch.no_grad():
+    model(torch.randn(17, 8))
+    before = probe.compilers()
+    import torch._dynamo
+    model(torch.randn(18, 8))
+probe.result(before=before, misses=probe.status("mlp")["misses"])
+""",
+        TORCH_LOGS="recompiles",
+    )
+    assert finished.result == {"before": [], "misses": 2}
+    (line,) = [line for line in finished.stderr.splitlines() if "miss of mlp" in line]
+    assert "[__recompiles] miss of mlp: x is a tensor of shape (18, 8)" in line
