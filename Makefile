@@ -10,13 +10,14 @@ TORCH := torch==2.13.0
 
 LINT_NEEDS := ruff==0.17.6 mypy==2.4.1
 TEST_NEEDS := $(TORCH) transformers==5.23.0 pytest hypothesis build uv 'setuptools>=77' \
-	validate-pyproject validate-pyproject-schema-store
+	pillow validate-pyproject validate-pyproject-schema-store
 BENCH_NEEDS := $(TORCH) transformers==5.23.0 build
 TOOLS_NEEDS := build
+DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test demo bench chart differential conformance reference clean
+.PHONY: help lint test demo bench chart differential conformance reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -27,6 +28,7 @@ help:
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make conformance     models of transformers in their true sizes; build/conformance.json"
 	@echo "make reference  what is made from the keys of the configuration: a JSON schema, docs/configuration.md"
+	@echo "make docs    the documentation as a site; build/site/index.html"
 	@echo "make clean   removes what these wrote, environments included"
 
 lint: .venv-lint/.ready
@@ -59,6 +61,10 @@ conformance: .venv-test/.ready
 reference: .venv-lint/.ready
 	.venv-lint/bin/python -m hatch_precompile.reference
 
+# Fails on any warning, such as a link that leads nowhere.
+docs: .venv-docs/.ready
+	.venv-docs/bin/mkdocs build --strict
+
 clean:
 	rm -rf build dist .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -78,6 +84,11 @@ clean:
 .venv-bench/.ready: pyproject.toml Makefile $(wildcard hatch_precompile/*.py hatch_precompile/*/*.py templates/*.py)
 	$(call new_environment,.venv-bench)
 	.venv-bench/bin/python $(PIP_INSTALL) . $(BENCH_NEEDS)
+	@touch $@
+
+.venv-docs/.ready: Makefile
+	$(call new_environment,.venv-docs)
+	.venv-docs/bin/python $(PIP_INSTALL) $(DOCS_NEEDS)
 	@touch $@
 
 .venv-demo-tools/.ready: Makefile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import time
@@ -19,7 +20,7 @@ from hatch_precompile.capture.record import Part
 from hatch_precompile.capture.worker import FAILED, Request
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError
-from hatch_precompile.events import Event, emit, received
+from hatch_precompile.events import Event, collected, emit, received
 from hatch_precompile.processes import run_module
 from hatch_precompile.variants import variants_for_this_machine
 from hatch_precompile.verify import verify
@@ -32,11 +33,13 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BuiltBundle:
-    """What goes into the wheel. `directory`: the whole content of `<package>/_precompiled/`."""
+    """What goes into the wheel. `directory`: the whole content of `<package>/_precompiled/`. `page`: what to
+    write beside the wheel, with `report = true`."""
 
     directory: Path
     libraries: list[Path]
     torch_version: str
+    page: str | None = None
 
 
 def build_bundle(
@@ -48,6 +51,21 @@ def build_bundle(
     directory this build may fill. Raises BuildError; with on-error = "warn" an entrypoint that fails
     is reported and left out, and only a build with none left fails.
     """
+    with collected() as events:
+        built, parts = _build(config, source_roots, work, report)
+    if not config.report:
+        return built
+    from hatch_precompile.page import render
+
+    page = render(
+        config, [(entrypoint, part) for entrypoint, part, _ in parts], built.directory / "bundle", events
+    )
+    return dataclasses.replace(built, page=page)
+
+
+def _build(
+    config: Config, source_roots: list[Path], work: Path, report: Report
+) -> tuple[BuiltBundle, list[tuple[Entrypoint, Part, Path]]]:
     started = time.perf_counter()
     try:
         import torch
@@ -77,7 +95,7 @@ def build_bundle(
     )
     report(text)
     emit(Event(step="built", text=text, seconds=round(seconds, 3)))
-    return BuiltBundle(directory, libraries, str(torch.__version__))
+    return BuiltBundle(directory, libraries, str(torch.__version__)), parts
 
 
 def _verify_all(

@@ -20,7 +20,7 @@ import msgspec
 from hatch_precompile.errors import BuildError
 from hatch_precompile.processes import say
 
-__all__ = ["VARIABLE", "Event", "emit", "emit_failure", "read_events", "received", "send"]
+__all__ = ["VARIABLE", "Event", "collected", "emit", "emit_failure", "read_events", "received", "send"]
 
 VARIABLE = "HATCH_PRECOMPILE_EVENTS"
 _MARK = "::"
@@ -68,6 +68,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _lock = threading.Lock()
+_collections: dict[int, list[Event]] = {}
 
 
 def send(event: Event) -> None:
@@ -85,12 +86,26 @@ def received(line: str) -> Event:
     return Event(step="print", text=line)
 
 
+@contextlib.contextmanager
+def collected() -> Iterator[list[Event]]:
+    """The events that are emitted while the block runs."""
+    events: list[Event] = []
+    _collections[id(events)] = events
+    try:
+        yield events
+    finally:
+        del _collections[id(events)]
+
+
 def emit(event: Event) -> None:
-    """Append an event to the file that HATCH_PRECOMPILE_EVENTS names, where it is set."""
+    """Hand an event to who collects them, and append it to the file that HATCH_PRECOMPILE_EVENTS names."""
+    event = msgspec.structs.replace(event, time=round(time.time(), 3))
+    for events in _collections.values():
+        events.append(event)
     path = os.environ.get(VARIABLE)
     if not path:
         return
-    line = msgspec.json.encode(msgspec.structs.replace(event, time=round(time.time(), 3))) + b"\n"
+    line = msgspec.json.encode(event) + b"\n"
     try:
         with _lock, Path(path).open("ab") as file:
             file.write(line)

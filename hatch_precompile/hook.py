@@ -23,6 +23,7 @@ from hatch_precompile.wheel import (
     RUNTIME_PACKAGE,
     import_packages,
     package_path,
+    page_path,
     requirement,
     source_roots,
     wheel_tag,
@@ -42,6 +43,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
     PLUGIN_NAME = "precompile"
 
     _work: tempfile.TemporaryDirectory[str] | None = None
+    _page: str | None = None
 
     def dependencies(self) -> list[str]:
         """The project's own dependencies: its code runs in the build environment."""
@@ -66,6 +68,10 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         self._remove_work()
+        if self._page is not None:
+            path = page_path(Path(artifact_path))
+            path.write_text(self._page, "utf-8")
+            self.app.display_info(f"precompile: the report of the build is {path}")
 
     def _add_bundle(self, build_data: dict[str, Any]) -> None:
         files = self._files(build_data)
@@ -79,6 +85,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         work = self._make_work()
         (work / "source").mkdir()
         built = self._build(config, source_roots(files, work / "source"), work)
+        self._page = built.page
         own_requirement = requirement(
             built.torch_version, config.require_torch, self.metadata.core.dependencies
         )

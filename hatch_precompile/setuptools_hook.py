@@ -24,6 +24,7 @@ from hatch_precompile.wheel import (
     RUNTIME_PACKAGE,
     import_packages,
     package_path,
+    page_path,
     requirement,
     wheel_tag,
     with_shim,
@@ -61,7 +62,9 @@ def _build_py(base: Any, table: dict[str, Any]) -> Any:
             root = Path(self.build_lib)
             files = [Path(file).relative_to(root).as_posix() for file in self.get_outputs(False)]
             try:
-                self.distribution.precompiled_tag = _add_bundle(root, files, table)
+                self.distribution.precompiled_tag, self.distribution.precompiled_page = _add_bundle(
+                    root, files, table
+                )
             except BuildError as error:
                 emit_failure(error)
                 raise SetupError(f"precompile: {error}") from None
@@ -69,8 +72,9 @@ def _build_py(base: Any, table: dict[str, Any]) -> Any:
     return BuildPy
 
 
-def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> str:
-    """Build, and put the bundle and the line in `__init__` below `root`. Returns the wheel's tag."""
+def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> tuple[str, str | None]:
+    """Build, and put the bundle and the line in `__init__` below `root`. Returns the wheel's tag, and what
+    to write beside it."""
     from hatch_precompile.build import build_bundle
 
     packages = import_packages(files)
@@ -93,7 +97,7 @@ def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> str:
         shutil.copytree(built.directory, runtime, ignore=shutil.ignore_patterns("__pycache__"))
         tag = wheel_tag(built.libraries)
     init.write_bytes(with_shim(init.read_bytes(), config.package))
-    return tag
+    return tag, built.page
 
 
 def _bdist_wheel(base: Any, _table: dict[str, Any]) -> Any:
@@ -105,11 +109,25 @@ def _bdist_wheel(base: Any, _table: dict[str, Any]) -> Any:
             self.distribution.has_ext_modules = lambda: True
             super().finalize_options()
 
+        def run(self) -> None:
+            super().run()
+            page = getattr(self.distribution, "precompiled_page", None)
+            if page is not None:
+                path = page_path(_destination(Path(self.distribution.dist_files[-1][2])))
+                path.write_text(page, "utf-8")
+                _say(f"the report of the build is {path}")
+
         def get_tag(self) -> tuple[str, str, str]:
             tag = getattr(self.distribution, "precompiled_tag", None)
             return tuple(tag.split("-")) if tag else super().get_tag()
 
     return BdistWheel
+
+
+def _destination(wheel: Path) -> Path:
+    """Where a wheel will be. For a front end setuptools makes it in a folder below, which it then removes."""
+    folder = wheel.resolve().parent
+    return (folder.parent if folder.name.startswith(".tmp-") else folder) / wheel.name
 
 
 def _egg_info(base: Any, table: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ __all__ = [
     "RUNTIME_PACKAGE",
     "import_packages",
     "package_path",
+    "page_path",
     "requirement",
     "shim_line",
     "source_roots",
@@ -40,6 +41,11 @@ _TORCH_LIBRARIES = frozenset(
 def package_path(package: str) -> PurePosixPath:
     """`ns.textmodel` -> `ns/textmodel`."""
     return PurePosixPath(*package.split("."))
+
+
+def page_path(wheel: Path) -> Path:
+    """Where the report of the build goes: beside the wheel, under its name."""
+    return wheel.with_suffix(".report.html")
 
 
 def import_packages(files: Iterable[str]) -> list[str]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["MARSHAL", "EntryRecord", "FrameRecord", "GraphRecord", "Part", "ResumeRecord"]
+__all__ = [
+    "MARSHAL",
+    "Conditions",
+    "EntryRecord",
+    "FixedValue",
+    "FrameRecord",
+    "GraphRecord",
+    "Part",
+    "ResumeRecord",
+    "TensorInput",
+]
 
 
 # The last version of the marshal format without references, whose bytes depend on what else is alive.
@@ -63,6 +73,31 @@ class ResumeRecord(msgspec.Struct, frozen=True):
     module: str
 
 
+class TensorInput(msgspec.Struct, frozen=True):
+    """A tensor that a call passes in. `size`: the sample's; `fixed`: whether it must be so, each."""
+
+    name: str
+    dtype: str
+    size: list[int]
+    fixed: list[bool]
+
+
+class FixedValue(msgspec.Struct, frozen=True):
+    """A Python value that must be what it was. `argument`: of the call, not of the model."""
+
+    name: str
+    value: str
+    argument: bool
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """What an entry asks of a call, for people. `sizes`: conditions on sizes that may vary, as Python."""
+
+    inputs: list[TensorInput] = []
+    values: list[FixedValue] = []
+    sizes: list[str] = []
+
+
 class Part(msgspec.Struct, frozen=True):
     """The capture of one entrypoint."""
 
@@ -76,3 +111,4 @@ class Part(msgspec.Struct, frozen=True):
     torch: str
     torch_git: str
     seconds: float
+    conditions: dict[str, Conditions] = {}  # by the entry's `data`; nothing of it goes into the bundle

@@ -15,7 +15,15 @@ import torch
 from msgspec.structs import replace
 
 from hatch_precompile.capture.guardtree import GuardRecorder
-from hatch_precompile.capture.record import MARSHAL, EntryRecord, FrameRecord, GraphRecord, Part, ResumeRecord
+from hatch_precompile.capture.record import (
+    MARSHAL,
+    Conditions,
+    EntryRecord,
+    FrameRecord,
+    GraphRecord,
+    Part,
+    ResumeRecord,
+)
 from hatch_precompile.capture.target import (
     Sample,
     Target,
@@ -29,6 +37,7 @@ from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
 from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
+from hatch_precompile.lower.conditions import conditions_of
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_guards
 from hatch_precompile.lower.names import Namer
@@ -82,6 +91,7 @@ class _Session:
         self.graph_ids: dict[str, int] = {}
         self.resumes: dict[CodeType, int] = {}
         self.resume_records: list[ResumeRecord] = []
+        self.conditions: dict[str, Conditions] = {}
         self.sample = 0
         self.failure: BuildError | None = None
         self.skipped: list[str] = []
@@ -119,6 +129,7 @@ class _Session:
             torch=str(torch.__version__),
             torch_git=str(torch.version.git_version),
             seconds=round(time.perf_counter() - started, 3),
+            conditions=self.conditions,
         )
 
     # -- samples ---------------------------------------------------------------------------------
@@ -237,7 +248,8 @@ class _Session:
             for name, value in trace.injected.items()
             if name.startswith("__resume_at")
         }
-        guards = lower_guards(self.recorder.tree(trace.root), trace.frame_globals, trace.injected)
+        tree = self.recorder.tree(trace.root)
+        guards = lower_guards(tree, trace.frame_globals, trace.injected)
         number = sum(map(len, self.frames.values()))
         code = lower_code(
             trace.new_code,
@@ -252,6 +264,7 @@ class _Session:
             self.frame_names[trace.code] = self._name_frame(trace)
         record = self._write_entry(number, trace, guards, code, sorted(graphs.values()))
         self.frames[trace.code].append(record)
+        self.conditions[record.data] = conditions_of(tree)
 
     def _name_frame(self, trace: FrameTrace) -> tuple[str, list[Any] | None]:
         module = trace.frame_globals["__name__"]

@@ -34,6 +34,7 @@ class BuiltBundle:
     directory: Path
     libraries: list[Path]
     torch_version: str
+    page: str | None
 
 
 @dataclass
@@ -62,7 +63,7 @@ class FakeBuild:
         (directory / "bundle" / "manifest.json").write_text("{}")
         (directory / "__pycache__").mkdir()
         (directory / "__pycache__" / "left.pyc").write_text("by a verification")
-        return BuiltBundle(directory, [], "2.13.0+cpu")
+        return BuiltBundle(directory, [], "2.13.0+cpu", "<p>½</p>" if config.report else None)
 
 
 @pytest.fixture
@@ -286,6 +287,16 @@ class TestBuilding:
     def test_its_folder_is_gone_afterwards(self, tmp_path: Path, fake: FakeBuild) -> None:
         build_wheel(make_project(tmp_path))
         assert not fake.calls[0]["work"].parent.exists()
+
+    def test_a_report_is_written_beside_the_wheel_where_one_is_wanted(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        wheel = build_wheel(make_project(tmp_path / "one", hook="report = true"))
+        page = wheel.with_name(f"{wheel.stem}.report.html")
+        assert page.read_text("utf-8") == "<p>½</p>"
+        assert f"the report of the build is {page}\n" in capsys.readouterr().err
+        wheel = build_wheel(make_project(tmp_path / "two"))
+        assert list(wheel.parent.iterdir()) == [wheel]
 
     @pytest.mark.parametrize("error", [CaptureError("no"), KeyError("a bug"), KeyboardInterrupt()])
     def test_its_folder_is_gone_after_a_failure_too(

@@ -78,8 +78,15 @@ def failing(*command: str | Path, plugin: Path, **environment: str) -> str:
 def build(project: Path, plugin: Path, out: Path, *arguments: str) -> tuple[Path, str]:
     build = [sys.executable, "-m", "build", "--no-isolation", *arguments, "--outdir", str(out), str(project)]
     log = run(*build, PYTHONPATH=str(plugin))
-    (artifact,) = out.iterdir()
+    (artifact,) = [*out.glob("*.whl"), *out.glob("*.tar.gz")]
     return artifact, log
+
+
+def page_beside(wheel: Path) -> str:
+    """The report of the build, which is all else that is where the wheel is."""
+    (page,) = (path for path in wheel.parent.iterdir() if path != wheel)
+    assert page.name == f"{wheel.stem}.report.html"
+    return page.read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +134,23 @@ def test_the_build_says_what_it_does(built: Built) -> None:
         "1 entrypoints",
     ):
         assert line in built.log
+
+
+def test_a_report_lies_beside_the_wheel(built: Built) -> None:
+    page = page_beside(built.wheel)
+    for part in (
+        "kiosk: what was compiled",
+        "kiosk.prints:tint",
+        "sample 1 is traced",
+        "graph 0 is compiled for native",
+        "sample 1 is verified",
+        "TENSOR_MATCH",
+        "The size of dimension 0 of ",
+        "def forward(self",
+    ):
+        assert part in page, part
+    assert not [name for name in built.names() if name.endswith(".html")]
+    assert f"the report of the build is {built.wheel.with_suffix('.report.html')}" in built.log
 
 
 def test_the_tag_is_this_python_and_the_platform_the_library_runs_on(built: Built) -> None:
@@ -325,6 +349,9 @@ dependencies = ["torch>=2"]
 [tool.setuptools]
 packages = ["kiosk"]
 
+[tool.hatch-precompile]
+report = true
+
 [[tool.hatch-precompile.entrypoints]]
 target = "kiosk.prints:tint"
 samples = "kiosk.prints:samples"
@@ -356,6 +383,9 @@ class TestSetuptools:
         assert sorted(package) == sorted(name for name in other.names() if name.startswith("kiosk/"))
         different = [name for name in package if built.read(name) != other.read(name)]
         assert different == []
+
+    def test_a_report_lies_beside_the_wheel(self, other: Built) -> None:
+        assert "kiosk: what was compiled" in page_beside(other.wheel)
 
     def test_its_tag_and_requirement_are_the_same(self, built: Built, other: Built) -> None:
         assert other.wheel.name == built.wheel.name

@@ -1,0 +1,87 @@
+"""What an entry asks of a call, in the author's words: for the report of the build, not for the bundle.
+
+The guard function has all of it, and more. Here is what an author can do something about: the sizes and
+values that were fixed because no sample and no declaration lets them vary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from hatch_precompile.capture.guardtree import GuardNode, Leaf
+from hatch_precompile.capture.record import Conditions, FixedValue, TensorInput
+
+__all__ = ["conditions_of"]
+
+_CONSTANTS = {"true_match_guard": True, "false_match_guard": False, "none_match_guard": None}
+_LENGTHS = ("length_check_guard", "dict_length_check_guard")
+
+# How dynamo reaches a value, and how the author of a model writes that.
+_SPELLINGS = (
+    (re.compile(r"\._modules\['(\d+)'\]"), r"[\1]"),
+    (re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]"), r".\1"),
+    (re.compile(r"\.__dict__\['([a-zA-Z_]\w*)'\]"), r".\1"),
+    (re.compile(r"\b[LG]\['(\w+)'\]"), r"\1"),
+)
+
+
+def conditions_of(root: GuardNode) -> Conditions:
+    """The conditions of one recorded tree that are about what the caller passes in and what the model is."""
+    inputs: list[TensorInput] = []
+    values: list[FixedValue] = []
+    for node, of_caller in _reached(root, of_caller=True):
+        for leaf in node.leaves:
+            if leaf.kind == "tensor_match_guard" and of_caller:
+                inputs.append(_tensor(node, leaf))
+            elif (value := _fixed(leaf)) is not None:
+                values.append(FixedValue(_spelled(node.source), value, of_caller))
+            elif leaf.kind in _LENGTHS and of_caller:
+                values.append(FixedValue(f"len({_spelled(node.source)})", str(leaf.args[0]), of_caller))
+    sizes = [
+        _spelled(text) for leaf in root.epilogue for text in leaf.expressions or () if " is " not in text
+    ]
+    return Conditions(inputs, values, list(dict.fromkeys(sizes)))
+
+
+def _reached(node: GuardNode, *, of_caller: bool) -> Iterator[tuple[GuardNode, bool]]:
+    """Every value reached from the frame's locals, and whether it came in as an argument of the call.
+
+    What hangs on a module, or on `self`, is the model's own; globals are neither.
+    """
+    for child in node.children:
+        if node.parent is None and child.accessor != "framelocals":
+            continue
+        own = isinstance(child.value, torch.nn.Module) or child.source == "L['self']"
+        yield child, of_caller and not own
+        yield from _reached(child, of_caller=of_caller and not own)
+
+
+def _tensor(node: GuardNode, leaf: Leaf) -> TensorInput:
+    value, sizes = leaf.args[:2]
+    return TensorInput(
+        name=_spelled(node.source),
+        dtype=str(value.dtype).removeprefix("torch."),
+        size=list(value.size()),
+        fixed=[size is not None for size in sizes],
+    )
+
+
+def _fixed(leaf: Leaf) -> str | None:
+    """The value that a check asks for, if it is a plain one."""
+    if leaf.kind in _CONSTANTS:
+        return repr(_CONSTANTS[leaf.kind])
+    if leaf.kind == "equals_match_guard":
+        value: Any = leaf.args[0]
+        if isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
+            return repr(value)
+    return None
+
+
+def _spelled(text: str) -> str:
+    for pattern, spelling in _SPELLINGS:
+        text = pattern.sub(spelling, text)
+    return text
