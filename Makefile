@@ -17,11 +17,12 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test demo bench chart differential conformance reference docs clean
+.PHONY: help lint test test-torch test-python demo bench chart differential conformance reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
 	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
+	@echo "make test-torch VERSION=2.15.0   the same with another torch; test-python VERSION=3.12: another Python"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on three models; build/bench.json"
 	@echo "make chart   the chart of the README, from build/bench.json; docs/cold-start.svg"
@@ -39,6 +40,14 @@ lint: .venv-lint/.ready
 TESTS ?= tests --ignore=tests/conformance
 test: .venv-test/.ready
 	.venv-test/bin/python -m pytest $(TESTS)
+
+# The same suite with another torch (several GB, on an index without a CPU-only one) or another Python:
+# make test-torch VERSION=2.15.0, make test-python VERSION=3.12
+test-torch: .venv-torch-$(VERSION)/.ready
+	.venv-torch-$(VERSION)/bin/python -m pytest $(TESTS)
+
+test-python: .venv-python-$(VERSION)/.ready
+	.venv-python-$(VERSION)/bin/python -m pytest $(TESTS)
 
 # Builds wheels, and makes the clean environment the example runs in: .venv-demo.
 demo: .venv-demo-tools/.ready
@@ -78,6 +87,17 @@ clean:
 .venv-test/.ready: pyproject.toml Makefile
 	$(call new_environment,.venv-test)
 	.venv-test/bin/python $(PIP_INSTALL) --editable . $(TEST_NEEDS)
+	@touch $@
+
+.venv-torch-%/.ready: pyproject.toml Makefile
+	$(call new_environment,.venv-torch-$*)
+	.venv-torch-$*/bin/python $(PIP_INSTALL) --editable . $(subst $(TORCH),torch==$*,$(TEST_NEEDS))
+	@touch $@
+
+.venv-python-%/.ready: PYTHON = $(shell command -v python$(VERSION))
+.venv-python-%/.ready: pyproject.toml Makefile
+	$(call new_environment,.venv-python-$*)
+	.venv-python-$*/bin/python $(PIP_INSTALL) --editable . $(TEST_NEEDS)
 	@touch $@
 
 # The plugin goes in as a wheel, as it would anywhere: so it is made anew when a source of it changes.
