@@ -9,7 +9,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH := torch==2.13.0
 
 LINT_NEEDS := ruff==0.17.6 mypy==2.4.1
-TEST_NEEDS := $(TORCH) transformers==5.23.0 pytest hypothesis build uv 'setuptools>=77' \
+TEST_NEEDS := $(TORCH) transformers==5.23.0 pytest pytest-xdist filelock hypothesis build uv 'setuptools>=77' \
 	pillow validate-pyproject validate-pyproject-schema-store
 BENCH_NEEDS := $(TORCH) transformers==5.23.0 build
 TOOLS_NEEDS := build
@@ -38,16 +38,19 @@ lint: .venv-lint/.ready
 	.venv-lint/bin/mypy
 
 TESTS ?= tests --ignore=tests/conformance
+# Processes that run tests, a file at a time each. A capture keeps about one core busy.
+WORKERS ?= 2
+PYTEST = -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(TESTS)
 test: .venv-test/.ready
-	.venv-test/bin/python -m pytest $(TESTS)
+	.venv-test/bin/python $(PYTEST)
 
 # The same suite with another torch (several GB, on an index without a CPU-only one) or another Python:
 # make test-torch VERSION=2.15.0, make test-python VERSION=3.12
 test-torch: .venv-torch-$(VERSION)/.ready
-	.venv-torch-$(VERSION)/bin/python -m pytest $(TESTS)
+	.venv-torch-$(VERSION)/bin/python $(PYTEST)
 
 test-python: .venv-python-$(VERSION)/.ready
-	.venv-python-$(VERSION)/bin/python -m pytest $(TESTS)
+	.venv-python-$(VERSION)/bin/python $(PYTEST)
 
 # Builds wheels, and makes the clean environment the example runs in: .venv-demo.
 demo: .venv-demo-tools/.ready

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
@@ -108,8 +109,17 @@ def _build(
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """The zoo (tests/zoo), built and verified; shared, so read-only."""
-    return build(ZOO, ZOO / "src", tmp_path_factory.mktemp("zoo") / "work")
+    """The zoo (tests/zoo), built and verified; shared, by the workers of pytest-xdist too, so read-only."""
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        directory = directory.parent
+    work, done = directory / "zoo", directory / "zoo.done"
+    with FileLock(directory / "zoo.lock"):
+        if not done.exists():
+            shutil.rmtree(work, ignore_errors=True)  # what another worker failed at
+            build(ZOO, ZOO / "src", work)
+            done.touch()
+    return Site(work / "installed")
 
 
 @pytest.fixture
