@@ -19,7 +19,7 @@ from hatch_precompile.bundle import write_bundle, write_runtime
 from hatch_precompile.capture.record import Part
 from hatch_precompile.capture.worker import FAILED, Request
 from hatch_precompile.config import Config, Entrypoint
-from hatch_precompile.errors import BuildError, CaptureError
+from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit, received
 from hatch_precompile.processes import run_module
 from hatch_precompile.variants import variants_for_this_machine
@@ -108,15 +108,18 @@ def _verify_all(
         tell = _teller(report, entrypoint, "verify", variant if len(config.variants) > 1 else "")
         started = time.perf_counter()
         tell(Event(step="start", entrypoints=len(entrypoints), variants=len(config.variants)))
-        verify(
-            entrypoint,
-            config.package,
-            paths=[work / "site", *source_roots],
-            work=work / "verify" / entrypoint.name / variant,
-            timeout=config.timeout,
-            on_event=tell,
-            variant=variant,
-        )
+        try:
+            verify(
+                entrypoint,
+                config.package,
+                paths=[work / "site", *source_roots],
+                work=work / "verify" / entrypoint.name / variant,
+                timeout=config.timeout,
+                on_event=tell,
+                variant=variant,
+            )
+        except VerifyError as error:
+            raise error if len(config.variants) == 1 else VerifyError(f"variant {variant}: {error}") from None
         tell(Event(step="end", seconds=round(time.perf_counter() - started, 3)))
 
     with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:

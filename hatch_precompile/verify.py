@@ -67,7 +67,7 @@ def verify(
         entrypoint, package, paths=paths, work=work, timeout=timeout, on_event=on_event, variant=variant
     ):
         if result.problem:
-            raise VerifyError(f"entrypoint {entrypoint.name}, variant {variant}: {result.problem}")
+            raise VerifyError(f"entrypoint {entrypoint.name}: {result.problem}")
 
 
 def run_samples(
