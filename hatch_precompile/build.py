@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from hatch_precompile.capture.record import Part
 from hatch_precompile.capture.worker import FAILED, PROGRESS, Request
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError
-from hatch_precompile.processes import run_module
+from hatch_precompile.processes import in_parallel, reason_left, run_module, stopping_children
 from hatch_precompile.variants import variants_for_this_machine
 from hatch_precompile.verify import verify
 from hatch_precompile.wheel import with_shim
@@ -45,6 +44,18 @@ def build_bundle(
     directory this build may fill. Raises BuildError; with on-error = "warn" an entrypoint that fails
     is reported and left out, and only a build with none left fails.
     """
+    try:
+        with stopping_children():
+            return _build_bundle(config, source_roots, work, report)
+    except OSError as error:
+        place = error.filename2 or error.filename or work
+        raise BuildError(
+            f"the build cannot write or read {place}: {error.strerror or error}; "
+            "the folder for temporary files can be changed with TMPDIR"
+        ) from error
+
+
+def _build_bundle(config: Config, source_roots: list[Path], work: Path, report: Report) -> BuiltBundle:
     started = time.perf_counter()
     try:
         import torch
@@ -90,8 +101,7 @@ def _verify_all(
             report=_prefixed(report, f"{entrypoint.name}: verify"),
         )
 
-    with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:
-        list(pool.map(attempt, entrypoints))
+    in_parallel(attempt, entrypoints, _jobs(config))
 
 
 def _jobs(config: Config) -> int:
@@ -112,8 +122,7 @@ def _capture_all(
             return error
         return entrypoint, part, directory
 
-    with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:
-        results = list(pool.map(attempt, config.entrypoints))
+    results = in_parallel(attempt, config.entrypoints, _jobs(config))
     captured = []
     for entrypoint, result in zip(config.entrypoints, results, strict=True):
         if not isinstance(result, BuildError):
@@ -149,7 +158,7 @@ def _capture_one(
     if finished.returncode == 0:
         return msgspec.json.decode((directory / "part.json").read_bytes(), type=Part), directory
     if finished.returncode == FAILED:
-        raise CaptureError(f"entrypoint {entrypoint.name}: {(directory / 'error.txt').read_text()}")
+        raise CaptureError(f"entrypoint {entrypoint.name}: {reason_left(directory / 'error.txt', finished)}")
     if finished.timed_out:
         last = next((line for line in reversed(finished.tail) if line.startswith(PROGRESS)), "")
         raise CaptureError(

@@ -61,7 +61,7 @@ def _build_py(base: Any, table: dict[str, Any]) -> Any:
             files = [Path(file).relative_to(root).as_posix() for file in self.get_outputs(False)]
             try:
                 self.distribution.precompiled_tag = _add_bundle(root, files, table)
-            except BuildError as error:
+            except (BuildError, OSError) as error:
                 raise SetupError(f"precompile: {error}") from None
 
     return BuildPy

@@ -13,9 +13,12 @@ import msgspec
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import VerifyError
-from hatch_precompile.processes import run_module
+from hatch_precompile.processes import reason_left, run_module
 
-__all__ = ["Request", "verify"]
+__all__ = ["FAILED", "Request", "verify"]
+
+FAILED = 3
+"""The verifying process's exit code where it leaves a reason."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -62,8 +65,8 @@ def verify(
     )
     if finished.returncode == 0:
         return
-    if error.exists():
-        raise VerifyError(f"entrypoint {entrypoint.name}: {error.read_text()}")
+    if finished.returncode == FAILED:
+        raise VerifyError(f"entrypoint {entrypoint.name}: {reason_left(error, finished)}")
     ending = f"was silent for {timeout:.0f} s" if finished.timed_out else f"ended with {finished.returncode}"
     raise VerifyError(
         f"entrypoint {entrypoint.name}: the verifying process {ending}:\n" + "\n".join(finished.tail[-20:])

@@ -17,21 +17,21 @@ import torch
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, VerifyError
-from hatch_precompile.processes import say
-from hatch_precompile.verify import Request
+from hatch_precompile.processes import end_with_parent, leave_reason, say
+from hatch_precompile.verify import FAILED, Request
 
 __all__ = ["main"]
 
-FAILED = 3
 _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "socket.connect"}
 
 
 def main(path: str) -> int:
+    end_with_parent()
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     try:
         _verify_here(request)
     except BuildError as error:
-        Path(request.error).write_text(str(error))
+        leave_reason(Path(request.error), str(error))
         return FAILED
     return 0
 

@@ -14,7 +14,7 @@ import msgspec
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError
-from hatch_precompile.processes import say
+from hatch_precompile.processes import end_with_parent, leave_reason, say
 
 __all__ = ["FAILED", "PROGRESS", "Request", "main"]
 
@@ -32,6 +32,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def main(path: str) -> int:
+    end_with_parent()
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     directory = Path(request.directory)
     try:
@@ -48,10 +49,13 @@ def main(path: str) -> int:
             directory,
             lambda line: say(f"{PROGRESS}{line}"),
         )
+        (directory / "part.json").write_bytes(msgspec.json.encode(part))
     except BuildError as error:
-        (directory / "error.txt").write_text(str(error))
+        leave_reason(directory / "error.txt", str(error))
         return FAILED
-    (directory / "part.json").write_bytes(msgspec.json.encode(part))
+    except OSError as error:
+        leave_reason(directory / "error.txt", f"cannot read or write a file: {error}")
+        return FAILED
     return 0
 
 
