@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,7 +20,7 @@ from hatch_precompile.capture.worker import FAILED, Request
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit, received
-from hatch_precompile.processes import run_module
+from hatch_precompile.processes import in_parallel, reason_left, run_module, stopping_children
 from hatch_precompile.variants import variants_for_this_machine
 from hatch_precompile.verify import verify
 from hatch_precompile.wheel import with_shim
@@ -51,8 +50,15 @@ def build_bundle(
     directory this build may fill. Raises BuildError; with on-error = "warn" an entrypoint that fails
     is reported and left out, and only a build with none left fails.
     """
-    with collected() as events:
-        built, parts = _build(config, source_roots, work, report)
+    try:
+        with stopping_children(), collected() as events:
+            built, parts = _build(config, source_roots, work, report)
+    except OSError as error:
+        place = error.filename2 or error.filename or work
+        raise BuildError(
+            f"the build cannot write or read {place}: {error.strerror or error}; "
+            "the folder for temporary files can be changed with TMPDIR"
+        ) from error
     if not config.report:
         return built
     from hatch_precompile.page import render
@@ -104,7 +110,8 @@ def _verify_all(
     """Every variant of every one. Raises the BuildError of the first, in their order, that does not pass."""
     pairs = [(entrypoint, variant) for entrypoint in entrypoints for variant in config.variants]
 
-    def attempt(entrypoint: Entrypoint, variant: str) -> None:
+    def attempt(pair: tuple[Entrypoint, str]) -> None:
+        entrypoint, variant = pair
         tell = _teller(report, entrypoint, "verify", variant if len(config.variants) > 1 else "")
         started = time.perf_counter()
         tell(Event(step="start", entrypoints=len(entrypoints), variants=len(config.variants)))
@@ -122,8 +129,7 @@ def _verify_all(
             raise error if len(config.variants) == 1 else VerifyError(f"variant {variant}: {error}") from None
         tell(Event(step="end", seconds=round(time.perf_counter() - started, 3)))
 
-    with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:
-        list(pool.map(attempt, *zip(*pairs, strict=True)))
+    in_parallel(attempt, pairs, _jobs(config))
 
 
 def _jobs(config: Config) -> int:
@@ -162,8 +168,7 @@ def _capture_all(
             return error
         return entrypoint, part, directory
 
-    with ThreadPoolExecutor(max_workers=_jobs(config)) as pool:
-        results = list(pool.map(attempt, config.entrypoints))
+    results = in_parallel(attempt, config.entrypoints, _jobs(config))
     captured = []
     for entrypoint, result in zip(config.entrypoints, results, strict=True):
         if not isinstance(result, BuildError):
@@ -206,7 +211,7 @@ def _capture_one(
         tell(Event(step="end", entries=_entries(part), seconds=part.seconds))
         return part, directory
     if finished.returncode == FAILED:
-        raise CaptureError(f"entrypoint {entrypoint.name}: {(directory / 'error.txt').read_text()}")
+        raise CaptureError(f"entrypoint {entrypoint.name}: {reason_left(directory / 'error.txt', finished)}")
     if finished.timed_out:
         last = next((event.text for event in reversed(said) if event.step != "print"), "")
         raise CaptureError(

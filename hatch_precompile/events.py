@@ -113,7 +113,7 @@ def emit(event: Event) -> None:
         raise BuildError(f"{VARIABLE}: {path} cannot be written: {error.strerror}") from error
 
 
-def emit_failure(error: BuildError) -> None:
+def emit_failure(error: Exception) -> None:
     """Say that the build stops for this error."""
     with contextlib.suppress(BuildError):  # the variable's own file being the reason
         emit(Event(step="failed", text=str(error)))

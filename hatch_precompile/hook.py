@@ -57,7 +57,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
             return
         try:
             self._add_bundle(build_data)
-        except BuildError as error:
+        except (BuildError, OSError) as error:
             self._remove_work()
             emit_failure(error)
             # Ends the process with a status of 1: a traceback would bury the sentence.

@@ -65,7 +65,7 @@ def _build_py(base: Any, table: dict[str, Any]) -> Any:
                 self.distribution.precompiled_tag, self.distribution.precompiled_page = _add_bundle(
                     root, files, table
                 )
-            except BuildError as error:
+            except (BuildError, OSError) as error:
                 emit_failure(error)
                 raise SetupError(f"precompile: {error}") from None
 

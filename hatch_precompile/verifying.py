@@ -20,6 +20,7 @@ from hatch_precompile.agreement import compare, run_backward
 from hatch_precompile.capture.target import Sample, Target, copied, find_targets, mode_context, samples_of
 from hatch_precompile.errors import BuildError, VerifyError
 from hatch_precompile.events import Event, send
+from hatch_precompile.processes import end_with_parent, say
 from hatch_precompile.verify import Outcome, Request, SampleResult
 
 __all__ = ["main"]
@@ -28,12 +29,17 @@ _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.
 
 
 def main(path: str) -> int:
+    end_with_parent()
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     try:
         outcome = Outcome("", _Verification(request).run())
     except BuildError as error:
         outcome = Outcome(str(error), [])
-    Path(request.outcome).write_bytes(msgspec.json.encode(outcome))
+    try:
+        Path(request.outcome).write_bytes(msgspec.json.encode(outcome))
+    except OSError as error:
+        say(f"cannot write a file: {error}")
+        return 1
     return 0
 
 

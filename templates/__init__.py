@@ -33,8 +33,8 @@ def install() -> None:
     from .installation import Installation, give_up
 
     package = __name__.rpartition(".")[0]
-    directory = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundle")
     try:
+        directory = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundle")
         _installation = Installation(directory, package, mode)
         _installation.start()
     except Exception as error:

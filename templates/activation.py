@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
-from .references import Stale, check, follow, resolve
+from .references import Stale, check, resolve, unwrap
 
 if TYPE_CHECKING:
     from .entries import Entry
@@ -41,6 +42,7 @@ class Frame:
         self.owners: list[Entrypoint] = []
         self.misses = 0
         self.loaded = False
+        self.forgotten = False
         self.entries: list[Entry] = []
         self.code: CodeType
         self.globals: dict[str, Any]
@@ -48,16 +50,46 @@ class Frame:
     def locate(self, code: CodeType | None = None) -> None:
         """Find the code object, by reference or as given. Raises Stale."""
         self.globals = resolve(self.record["module"], ()).__dict__
-        self.code = check(*self.record["code"]) if code is None else code
+        if code is None:
+            found = check(*self.record["code"])
+            code = found.__code__ if isinstance(found, FunctionType) else found
+        self.code = code
 
     def watch(self) -> None:
         """Bring the entries in at the first lookup; they are seen by that very lookup."""
-        torch_private.add_entry(self.code, self._first_lookup, self.code)
 
-    def _first_lookup(self, _locals: dict[str, Any]) -> bool:
-        if not self.loaded and not self.installation.uninstalled:
-            self.load()
-        return False
+        def first_lookup(_locals: dict[str, Any]) -> bool:
+            if not self.loaded and not self.installation.uninstalled:
+                self.load()
+            return False
+
+        torch_private.add_entry(self.code, first_lookup, self.code)
+        # From here on only torch holds it: it dies where torch drops all that hangs on the code.
+        self._watching = weakref.ref(first_lookup, self._on_forgotten)
+
+    def _on_forgotten(self, _: object) -> None:
+        """torch._dynamo.reset() drops the entries of every function that dynamo has compiled, ours too.
+
+        They come back with the next call of an entrypoint: torch is still busy dropping them.
+        """
+        if not self.installation.uninstalled:
+            self.forgotten = True
+            for owner in self.owners:
+                owner.on_next_call(owner.watch_again)
+
+    def watch_again(self) -> None:
+        """Put back what torch has forgotten."""
+        installation = self.installation
+        with installation.lock:
+            if not self.forgotten or installation.uninstalled:
+                return
+            self.forgotten = False
+            try:
+                self.watch()
+                if self.loaded:
+                    self._install()
+            except Exception as error:  # not in a call of the user's
+                installation.leave_out(self, self.record, error)
 
     def retire(self) -> None:
         for entry in self.entries:
@@ -85,17 +117,20 @@ class Frame:
                 return
             self.entries = entries
             try:
-                for entry in entries:
-                    entry.install()
-                installation.end_of_frame(self)
+                self._install()
             except Exception as error:  # torch would drop it without a word, and ask again at every call
                 installation.leave_out(self, self.record, error)
             # Last: a thread that sees it set goes on to what the others have put in.
             self.loaded = True
 
+    def _install(self) -> None:
+        for entry in self.entries:
+            entry.install()
+        self.installation.end_of_frame(self)
+
 
 class Entrypoint:
-    """A declared target in this process."""
+    """A declared target in this process. Making one raises Stale if the target is gone."""
 
     def __init__(self, installation: Installation, record: dict[str, Any]) -> None:
         self.installation = installation
@@ -105,10 +140,15 @@ class Entrypoint:
         module, _, self.qualname = record["target"].partition(":")
         self.module = sys.modules[module]
         self.on_miss = "error" if installation.mode == "strict" else record["on_miss"]
-        self._undo: list[Callable[[], None]] = []
+        self._places: list[tuple[Any, str, Any]] = []
+        self._on_next_call: Callable[[Callable[[], None]], None] | None = None
         *owner, self.attribute = self.qualname.split(".")
-        self.owner = follow(self.module, [("a", part) for part in owner])
-        self.value = follow(self.owner, [("d", self.attribute)])
+        way = [("a", part) for part in owner]
+        try:
+            self.owner = resolve(module, way)
+            self.value = resolve(module, [*way, ("d", self.attribute)])
+        except Stale:
+            raise Stale(f"{module}.{self.qualname} is gone") from None
 
     def activate(self) -> None:
         """Watch the frames and, with activate = "call", wrap the target. Raises Stale."""
@@ -125,48 +165,51 @@ class Entrypoint:
         if self.record["activate"] != "call":
             return
         if isinstance(self.value, type):
-            self._wrap_class(self.value)
+            # `Module.__call__` prefers it; on the class it serves every instance.
+            self._put(self.value, "_compiled_call_impl", self._runner(None))
         elif isinstance(self.value, (staticmethod, classmethod)):
-            self._replace(type(self.value)(self._wrapper(self.value.__func__)))
+            wrapper = self._wrapper(unwrap(self.value.__func__))
+            self._put(self.owner, self.attribute, type(self.value)(wrapper))
         else:
             self._replace(self._wrapper(self.value))
 
     def deactivate(self) -> None:
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
+        """Give every place back what it had, less wrappers of wheels that were uninstalled since."""
+        for _, _, value in self._places:
+            _function(value)._precompiled_retired = True
+        for owner, key, value in reversed(self._places):
+            if vars(owner).get(key) is not value:
+                continue  # somebody wrapped it after us; our wrapper then just passes calls on
+            before = _in_use(value)
+            if before is None:
+                delattr(owner, key)
+            else:
+                setattr(owner, key, before)
+        self._places.clear()
 
     def function(self) -> Any:
         """The Python function whose frame the entries are for."""
         value = self.value
         if isinstance(value, type):
             value = value.forward  # type: ignore[attr-defined]
-        return getattr(value, "__func__", value)
+        return unwrap(getattr(value, "__func__", value))
 
-    def _wrap_class(self, cls: type) -> None:
-        """`Module.__call__` prefers `_compiled_call_impl`: on the class it serves every instance."""
-        before = cls.__dict__.get("_compiled_call_impl")
-        call = self._runner(None)
-        cls._compiled_call_impl = call  # type: ignore[attr-defined]
+    def on_next_call(self, action: Callable[[], None]) -> None:
+        """Have the next call of the entrypoint do something first; only with activate = "call"."""
+        if self._on_next_call is not None:
+            self._on_next_call(action)
 
-        def undo() -> None:
-            if cls.__dict__.get("_compiled_call_impl") is not call:
-                return  # somebody wrapped it after us; our runner then just passes calls on
-            if before is None:
-                del cls._compiled_call_impl  # type: ignore[attr-defined]
-            else:
-                cls._compiled_call_impl = before  # type: ignore[attr-defined]
-
-        self._undo.append(undo)
+    def watch_again(self) -> None:
+        for frame in self.frames:
+            frame.watch_again()
 
     def _wrapper(self, function: Any) -> Any:
         import functools
 
         wrapper: Any = functools.update_wrapper(self._runner(function), function)
-        # dynamo takes the function itself where it compiles or inlines this wrapper.
-        wrapper._torchdynamo_orig_callable = function
-        wrapper._torchdynamo_inline = function
+        torch_private.stand_in(wrapper, function)
         wrapper._precompiled_original = function
+        wrapper._precompiled_wrapper = wrapper
         return wrapper
 
     def _runner(self, function: Any) -> Any:
@@ -209,6 +252,18 @@ class Entrypoint:
             finally:
                 now.entrypoint = outer
 
+        def on_next_call(action: Callable[[], None]) -> None:
+            # Every call asks for the callback: put in that place, this costs the others nothing.
+            def act_first() -> Any:
+                nonlocal callback
+                callback = torch_private.eval_frame_callback
+                action()
+                return callback()
+
+            nonlocal callback
+            callback = act_first
+
+        self._on_next_call = on_next_call
         untracked: Any = run_module if function is None else run
         for ours in (run, run_module, run_tracked):
             torch_private.leave_untraced(ours, below=False)
@@ -216,23 +271,29 @@ class Entrypoint:
 
     def _replace(self, wrapper: Any) -> None:
         """Put the wrapper where the target is, and where modules of its package imported it from there."""
-        original = self.value
-        places: list[tuple[Any, str]] = [(self.owner, self.attribute)]
-        if self.owner is self.module:
-            top = self.module.__name__.partition(".")[0]
-            for name, module in list(sys.modules.items()):
-                if isinstance(module, ModuleType) and (name == top or name.startswith(f"{top}.")):
-                    places += [
-                        (module, key)
-                        for key, value in list(vars(module).items())
-                        if value is original and (module, key) != places[0]
-                    ]
-        for owner, key in places:
-            setattr(owner, key, wrapper)
+        self._put(self.owner, self.attribute, wrapper)
+        if self.owner is not self.module:
+            return
+        top = self.module.__name__.partition(".")[0]
+        for name, module in list(sys.modules.items()):
+            if isinstance(module, ModuleType) and (name == top or name.startswith(f"{top}.")):
+                for key, value in list(vars(module).items()):
+                    if value is not wrapper and unwrap(value) is self.value:
+                        setattr(module, key, wrapper)
+                        self._places.append((module, key, wrapper))
 
-        def undo() -> None:
-            for owner, key in places:
-                if vars(owner).get(key) is wrapper:
-                    setattr(owner, key, original)
+    def _put(self, owner: Any, key: str, value: Any) -> None:
+        _function(value)._precompiled_before = vars(owner).get(key)
+        setattr(owner, key, value)
+        self._places.append((owner, key, value))
 
-        self._undo.append(undo)
+
+def _function(value: Any) -> Any:
+    return value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+
+
+def _in_use(value: Any) -> Any:
+    """What a place has without the wrappers of entrypoints that were deactivated, of any wheel."""
+    while getattr(_function(value), "__dict__", {}).get("_precompiled_retired"):
+        value = _function(value)._precompiled_before
+    return value

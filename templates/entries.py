@@ -40,8 +40,8 @@ class Bundle:
         try:
             with open(os.path.join(self.directory, name), "rb") as file:
                 content = file.read()
-        except OSError as error:
-            raise Damaged(f"{name} cannot be read ({error.strerror})") from None
+        except (OSError, ValueError) as error:  # ValueError: no name of a file
+            raise Damaged(f"{name} cannot be read ({getattr(error, 'strerror', error)})") from None
         if hashlib.sha256(content).hexdigest() != expected:
             raise Damaged(f"{name} is damaged (its sha256 is not the manifest's)")
         return content
@@ -241,6 +241,10 @@ class DynamoHelpers:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self._module), name)
+
+
+for _helper in (DynamoHelpers.call_size, DynamoHelpers.call_stride, DynamoHelpers.call_storage_offset):
+    torch_private.leave_untraced(_helper, below=True)
 
 
 def _import(module: str) -> None:

@@ -205,7 +205,10 @@ def _words(entry: Entry, check: str, stop: _Stop) -> str:
     if check.startswith("state.check()"):
         return f"torch's global state differs: {entry.state.reason()}"
     if check == "standing_by()":
-        return "a tracer, a dispatch mode or a functorch transform is active"
+        return (
+            "a tracer, a dispatch mode or a functorch transform is active, "
+            'or torch.compiler.set_stance("force_eager")'
+        )
     metadata = _METADATA.fullmatch(check)
     if metadata is not None:
         variable = next(filter(None, metadata.group("type_of", "dtype_of", "rank_of", "size_of")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -88,6 +89,11 @@ class Installation:
         self.stop_waiting: Callable[[], None] | None = None
         self.log: Any = None
         self.manifest = _read_manifest(directory)
+        # Another thread may have held the lock; in the child it never gives it back.
+        os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        self.lock = threading.RLock()
 
     # -- installing ------------------------------------------------------------------------------
 
@@ -110,23 +116,27 @@ class Installation:
 
     def proceed(self) -> None:
         """Activate every waiting entrypoint whose target and torch have been imported."""
-        if self.uninstalled:
+        if self.uninstalled or not self._ready():
             return
-        with self.lock:
-            ready = [record for record in self.waiting if all(map(self._is_usable, _needs(record)))]
-            self.waiting = [record for record in self.waiting if record not in ready]
-            if not ready:
-                return
-            try:
-                if not self.frames:
+        try:
+            # Not under the lock: an import waits for other threads' imports, which may wait for the lock.
+            importlib.import_module(".activation", __package__)
+            with self.lock:
+                ready = self._ready()
+                self.waiting = [record for record in self.waiting if record not in ready]
+                if ready and not self.frames:
                     self._prepare()
-            except Exception as error:
-                self.waiting = []
-                self.reason = str(error)
-                give_up(self.package, error, self.mode)
-                return
-            for record in ready:
-                self._activate(record)
+                for record in ready:
+                    self._activate(record)
+        except PrecompileError:  # strict
+            raise
+        except Exception as error:
+            self.waiting = []
+            self.reason = str(error)
+            give_up(self.package, error, self.mode)
+
+    def _ready(self) -> list[Any]:
+        return [record for record in self.waiting if all(map(self._is_usable, _needs(record)))]
 
     def _is_usable(self, module: str) -> bool:
         """Whether a module's code has run: the package's own has, but for the line that called us."""
@@ -165,7 +175,8 @@ class Installation:
             entrypoint.activate()
         except Exception as error:
             self.left_out.setdefault(name, []).append(str(error))
-            warn(self.package, f"entrypoint {name} is not used: {error}", self.mode)
+            text = f"entrypoint {name} is not used: {error}; "
+            warn(self.package, text + getattr(error, "advice", "rebuild the wheel"), self.mode)
             return
         self.entrypoints[name] = entrypoint
         if self.log is not None:

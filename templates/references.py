@@ -55,8 +55,12 @@ def follow(value: Any, steps: Any) -> Any:
 
 
 def unwrap(value: Any) -> Any:
-    """The function behind the wrapper that activates an entrypoint, of this wheel or another."""
-    while type(value) is FunctionType and "_precompiled_original" in value.__dict__:
+    """The function behind the wrapper that activates an entrypoint, of this wheel or another.
+
+    A wrapper says that it is one by naming itself: somebody else's, around ours, may have copies of
+    its attributes (functools.wraps makes them), and is not to be looked behind.
+    """
+    while type(value) is FunctionType and value.__dict__.get("_precompiled_wrapper") is value:
         value = value.__dict__["_precompiled_original"]
     if type(value) is MethodType and type(value.__func__) is FunctionType:  # a classmethod is read bound
         inner = unwrap(value.__func__)
@@ -99,10 +103,15 @@ def fingerprint(value: Any) -> str:
     """What of an object must not change between build and use; "" where identity is all there is.
 
     A function or code object counts with what it executes: bytecode, constants, names; not with
-    file names, line numbers or addresses, which differ between machines.
+    file names, line numbers or addresses, which differ between machines. A function counts with its
+    default arguments too, as far as they are plain.
     """
     if isinstance(value, FunctionType):
-        value = value.__code__
+        defaults = _plain_defaults(value)
+        code = fingerprint(value.__code__)
+        if not defaults:
+            return code
+        return hashlib.sha256(marshal.dumps((code, defaults), 2)).hexdigest()[:16]
     if isinstance(value, CodeType):
         cached = _fingerprints.get(value)
         if cached is None:
@@ -115,6 +124,26 @@ def fingerprint(value: Any) -> str:
     if isinstance(value, BuiltinFunctionType):
         return f"builtin {value.__name__}"
     return ""
+
+
+def _plain_defaults(function: FunctionType) -> list[tuple[str, Any]]:
+    """Default arguments that are numbers, words or tuples of these.
+
+    Not a text that may be a path: such a default may be made where the module is imported.
+    """
+
+    def is_plain(value: Any) -> bool:
+        if type(value) is tuple:
+            return all(map(is_plain, value))
+        if type(value) is str:
+            return "/" not in value
+        return value is None or type(value) in (bool, int, float, complex)
+
+    code = function.__code__
+    positional = function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(positional) : code.co_argcount]
+    found = [*zip(names, positional, strict=True), *sorted((function.__kwdefaults__ or {}).items())]
+    return [(name, value) for name, value in found if is_plain(value)]
 
 
 # Code objects compare by value, line table included, so equal keys have equal fingerprints.
@@ -143,7 +172,7 @@ def check(module: str, steps: Any, expected: str) -> Any:
     """Resolve a reference and compare its fingerprint. Raises `Stale` naming what changed."""
     value = resolve(module, steps)
     if expected and fingerprint(value) != expected:
-        raise Stale(f"{spell(module, steps)} has changed since the build")
+        raise Stale(f"{spell(module, steps).removesuffix('.__code__')} has changed since the build")
     return value
 
 

@@ -10,7 +10,8 @@ import builtins
 import json
 import math
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import CodeType
 from typing import Any
@@ -33,6 +34,7 @@ __all__ = [
     "load_library",
     "recompiles_log",
     "set_eval_frame",
+    "stand_in",
 ]
 
 # set_eval_frame(False) is run-only mode: entries are used, nothing is compiled. It is per thread.
@@ -45,10 +47,21 @@ class Refused(Exception):
 
 
 class _Holder:
-    """What `_load_precompile_entry` takes for a guard manager: anything with a `root`."""
+    """What `_load_precompile_entry` takes for a guard manager: anything with a `root`.
 
-    def __init__(self, root: Any) -> None:
+    With torch.compiler.set_stance("fail_on_recompile") dynamo's error lists the entries that did not
+    fit: as text, followed by what `check_verbose` gives.
+    """
+
+    def __init__(self, root: Any, code: CodeType) -> None:
         self.root = root
+        self._code = code
+
+    def __str__(self) -> str:
+        return f"compiled code of a wheel for {self._code.co_qualname}"
+
+    def check_verbose(self, _locals: dict[str, Any]) -> str:
+        return ""
 
 
 def add_entry(code: CodeType, guard: Callable[[dict[str, Any]], bool], new_code: CodeType) -> None:
@@ -59,7 +72,7 @@ def add_entry(code: CodeType, guard: Callable[[dict[str, Any]], bool], new_code:
     """
     root = _guards.RootGuardManager()
     root.add_lambda_guard(guard, ["precompiled entry"], None)
-    _eval_frame._load_precompile_entry(code, _Holder(root), new_code)
+    _eval_frame._load_precompile_entry(code, _Holder(root, code), new_code)
 
 
 def leave_untraced(function: Any, *, below: bool) -> None:
@@ -72,6 +85,28 @@ def leave_untraced(function: Any, *, below: bool) -> None:
 def recompiles_log(package: str) -> Any:
     """A logger for what TORCH_LOGS=recompiles shows: below torch's own, which has the handler."""
     return torch._logging.getArtifactLogger(f"torch._dynamo.{package}._precompiled", "recompiles")
+
+
+class _Attributes(dict[str, Any]):
+    """The attributes of a wrapper; functools.wraps, which copies what is listed, does not see ours.
+
+    They say what this very function stands for. On somebody else's function around it, which does
+    something else, dynamo would believe them all the same.
+    """
+
+    def keys(self) -> Any:
+        ours = ("_torchdynamo_", "_precompiled_")
+        return [name for name in super().__iter__() if not name.startswith(ours)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+
+def stand_in(wrapper: Any, function: Any) -> None:
+    """Make dynamo take `function` where it compiles or inlines `wrapper`."""
+    wrapper.__dict__ = _Attributes(wrapper.__dict__)
+    wrapper._torchdynamo_orig_callable = function
+    wrapper._torchdynamo_inline = function
 
 
 class StateGuard:
@@ -106,9 +141,20 @@ def standing_by(
     tracing: Callable[[], Any] = torch._C._get_tracing_state,
     modes: Callable[[], int] = torch._C._len_torch_dispatch_stack,
     transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack,
+    modules: dict[str, Any] = sys.modules,
 ) -> bool:
-    """Whether no tracer, dispatch mode or transform is watching: they want the eager call."""
+    """Whether no tracer, dispatch mode or transform is watching: they want the eager call.
+
+    So does torch.compiler.set_stance("force_eager"), which there cannot be without dynamo.
+    """
+    if "torch._dynamo.eval_frame" in modules and _is_forced_eager(modules["torch._dynamo.eval_frame"]):
+        return False
     return tracing() is None and modes() == 0 and transforms() is None and forward_ad._current_level < 0
+
+
+def _is_forced_eager(eval_frame: Any) -> bool:
+    # While the module is being imported by another thread it may not have its stance yet.
+    return getattr(getattr(eval_frame, "_stance", None), "stance", "") == "force_eager"
 
 
 def marks_agree(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pytest
 from filelock import FileLock
@@ -20,6 +21,7 @@ TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
 ZOO = TESTS / "zoo"
 MARK = "::result::"
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -107,19 +109,25 @@ def _build(
     return Site(site)
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Made]) -> Made:
+    """What `make` makes of a directory, once for all the workers of pytest-xdist."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    directory, done = shared / name, shared / f"{name}.made"
+    with FileLock(shared / f"{name}.lock"):
+        if not done.exists():
+            shutil.rmtree(directory, ignore_errors=True)  # what another worker failed at
+            directory.mkdir()
+            made = make(directory)
+            done.write_bytes(pickle.dumps(made))
+        return cast(Made, pickle.loads(done.read_bytes()))
+
+
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """The zoo (tests/zoo), built and verified; shared, by the workers of pytest-xdist too, so read-only."""
-    directory = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        directory = directory.parent
-    work, done = directory / "zoo", directory / "zoo.done"
-    with FileLock(directory / "zoo.lock"):
-        if not done.exists():
-            shutil.rmtree(work, ignore_errors=True)  # what another worker failed at
-            build(ZOO, ZOO / "src", work)
-            done.touch()
-    return Site(work / "installed")
+    """The zoo (tests/zoo), built and verified; shared, so read-only."""
+    return made_once(tmp_path_factory, "zoo", lambda place: build(ZOO, ZOO / "src", place / "work"))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -270,10 +270,8 @@ class _Session:
         module = trace.frame_globals["__name__"]
         if trace.code in self.resumes:
             return module, None
-        reference = Namer(trace.frame_globals).reference(
-            trace.code, None, f"{trace.code.co_filename}:{trace.code.co_firstlineno}"
-        )
-        return module, reference
+        where = f"{trace.code.co_filename}:{trace.code.co_firstlineno}"
+        return module, ["ref", *_function_reference(Namer(trace.frame_globals), trace.code, where)]
 
     def _resume_number(self, value: Any) -> int:
         code, module = resume_function(value)
@@ -337,7 +335,7 @@ class _Session:
             if code in self.resumes:
                 continue
             try:
-                _, module, steps, fingerprint = namer.reference(code)
+                module, steps, fingerprint = _function_reference(namer, code)
             except Unsupported:
                 continue
             found[module, tuple(steps)] = fingerprint
@@ -352,6 +350,23 @@ class _Session:
             resume=self.resumes.get(code),
             entries=entries,
         )
+
+
+def _function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[str, Any, str]:
+    """(module, steps, fingerprint) of the function with this code: its default arguments count, too.
+
+    Of the code itself where no function with it has a name. Raises Unsupported where that has none.
+    """
+    _, module, steps, fingerprint = namer.reference(code, None, where)
+    if steps and steps[-1] == ("a", "__code__"):
+        references = runtime("references")
+        way = steps[:-1]
+        function = references.resolve(module, way)
+        if isinstance(function, MethodType):  # a class method is read bound
+            function, way = function.__func__, (*way, ("a", "__func__"))
+        if isinstance(function, FunctionType):
+            return module, way, references.fingerprint(function)
+    return module, steps, fingerprint
 
 
 def _graph_number(value: Any) -> int | None:

@@ -15,6 +15,7 @@ import msgspec
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import send
+from hatch_precompile.processes import end_with_parent, leave_reason
 
 __all__ = ["FAILED", "Request", "main"]
 
@@ -31,6 +32,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def main(path: str) -> int:
+    end_with_parent()
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     directory = Path(request.directory)
     try:
@@ -41,10 +43,13 @@ def main(path: str) -> int:
 
         variants = variants_for_this_machine(request.variants, torch.cpu.get_capabilities())
         part = capture(request.entrypoint, request.package, variants, directory, send)
+        (directory / "part.json").write_bytes(msgspec.json.encode(part))
     except BuildError as error:
-        (directory / "error.txt").write_text(str(error))
+        leave_reason(directory / "error.txt", str(error))
         return FAILED
-    (directory / "part.json").write_bytes(msgspec.json.encode(part))
+    except OSError as error:
+        leave_reason(directory / "error.txt", f"cannot read or write a file: {error}")
+        return FAILED
     return 0
 
 

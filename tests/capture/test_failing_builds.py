@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -105,6 +109,72 @@ def test_a_build_with_nothing_left_fails(tmp_path: Path) -> None:
 def test_a_sample_that_makes_no_progress_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"entrypoint hang: no progress for 8 s \(timeout\) after: "):
         build(tmp_path / "work", entrypoint("hang"), timeout=8)
+
+
+# A compiler that works, crashes, complains or has no room for what it writes, by the entrypoint's name.
+COMPILER = r"""#!/bin/sh
+case "$*" in
+*/capture/crashes/*) kill -SEGV $$ ;;
+*/capture/complains/*) echo "model.cpp:3: no such thing" >&2; exit 1 ;;
+*/capture/fills/*) ulimit -f 1 ;;
+esac
+exec g++ "$@"
+"""
+
+
+def test_a_compiler_that_fails_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    lines: list[str] = []
+    names = ("crashes", "complains", "fills")
+    with pytest.raises(CaptureError, match="every entrypoint failed"):
+        build(
+            tmp_path / "work",
+            *(entrypoint("fine", name=name) for name in names),
+            said=lines,
+            **{"on-error": "warn"},
+        )
+    said = {line.split()[2]: line for line in lines if line.startswith("WARNING: entrypoint ")}
+    for name in names:
+        assert f"entrypoint {name}: sample 1/1 raised " in said[name]
+        assert "C++ compile error" in said[name]
+    assert "no such thing" in said["complains"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder that holds less than a build writes; needs the right to mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_full_disk_is_the_reason(small_disk: Path) -> None:
+    with pytest.raises(BuildError, match="No space left on device") as caught:
+        build(small_disk / "work", entrypoint("fine"))
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_file_of_the_bundle_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_bundle(directory: Path, *_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory / "manifest.json"))
+
+    monkeypatch.setattr("hatch_precompile.build._capture_all", lambda *_: [])
+    monkeypatch.setattr("hatch_precompile.build.write_bundle", write_bundle)
+    with pytest.raises(
+        BuildError, match=r"cannot write or read .*manifest\.json: No space left on device; .*TMPDIR"
+    ):
+        build(tmp_path / "work", entrypoint("fine"))
 
 
 def test_an_answer_that_differs_from_eager_is_not_shipped(tmp_path: Path) -> None:

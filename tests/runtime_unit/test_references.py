@@ -110,6 +110,7 @@ class TestUnwrap:
 
         functools.update_wrapper(wrapper, function)
         wrapper._precompiled_original = function  # type: ignore[attr-defined]
+        wrapper._precompiled_wrapper = wrapper  # type: ignore[attr-defined]
         return wrapper
 
     def test_the_function_behind_the_wrappers_of_several_wheels(self, module: ModuleType) -> None:
@@ -120,6 +121,12 @@ class TestUnwrap:
         module.plain = self.wrap(plain)
         assert references.resolve("made_for_a_test", (("a", "plain"),)) is plain
         assert references.resolve("made_for_a_test", (("a", "plain"), ("a", "__code__"))) is plain.__code__
+
+    def test_somebody_elses_wrapper_around_one_is_itself(self, module: ModuleType) -> None:
+        ours = self.wrap(module.plain)
+        theirs = module.decorate(ours)
+        assert vars(theirs)["_precompiled_original"] is module.plain, "functools.wraps copies attributes"
+        assert references.unwrap(theirs) is theirs
 
     def test_a_wrapped_class_method_is_read_bound(self, module: ModuleType) -> None:
         function = vars(module.Thing)["cls"].__func__
@@ -173,10 +180,26 @@ class TestFingerprint:
         one, other = function("def f(): return 1"), function("def f(): return 1.0")
         assert references.fingerprint(one) != references.fingerprint(other)
 
+    @pytest.mark.parametrize(
+        ("old", "new"), [("y=1", "y=2"), ("y=1", "y=1.0"), ("y=1", "y=None"), ("y=1", "y"), ("y=1", "*, y=2")]
+    )
+    def test_a_default_argument_counts(self, old: str, new: str) -> None:
+        changed = function(self.BASE.replace(old, new))
+        assert references.fingerprint(function(self.BASE)) != references.fingerprint(changed)
+
+    @pytest.mark.parametrize("value", ["'/home/a'", "[1]", "object()", "('a', '/b')"])
+    def test_a_default_that_may_differ_between_machines_does_not(self, value: str) -> None:
+        one, other = function(f"def f(x={value}): pass"), function("def f(x='/home/b'): pass")
+        assert references.fingerprint(one) == references.fingerprint(other)
+
+    def test_the_code_of_a_function_counts_without_its_defaults(self) -> None:
+        one, other = function("def f(x=1): pass"), function("def f(x=2): pass")
+        assert references.fingerprint(one.__code__) == references.fingerprint(other.__code__)
+
     def test_it_is_the_same_in_every_process(self) -> None:
         code = (
             "from hatch_precompile.runtime_package import runtime\n"
-            "def f(x): return x in {'a', 'b', 'c', 'd', ('e', 1), None}\n"
+            "def f(x=('y', 1), *, z=2, w=0.5): return x in {'a', 'b', 'c', 'd', ('e', 1), None}\n"
             "print(runtime('references').fingerprint(f))"
         )
         seen = {

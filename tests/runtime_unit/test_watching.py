@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,79 @@ def test_a_module_that_does_not_exist_is_the_usual_error(write: Callable[..., No
     watching.when_imported({"watched_missing"}, lambda: None)
     with pytest.raises(ModuleNotFoundError, match="No module named 'watched_missing'"):
         importlib.import_module("watched_missing")
+
+
+def test_one_that_failed_to_import_is_waited_for_again(write: Callable[..., None], tmp_path: Path) -> None:
+    write(watched_h="1 / 0")
+    seen = Seen(lambda: sys.modules["watched_h"].value)
+    watching.when_imported({"watched_h"}, seen)
+    with pytest.raises(ZeroDivisionError):
+        importlib.import_module("watched_h")
+    (tmp_path / "watched_h.py").write_text("value = 'at the second attempt'")
+    importlib.invalidate_caches()
+    importlib.import_module("watched_h")
+    assert seen == ["at the second attempt"]
+
+
+class TestInProgress:
+    """The waiting may begin while the module is being imported, so that nobody is asked to find it."""
+
+    @pytest.fixture
+    def midway(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+        """Have a module's code run something when it comes to `sys.midway()`."""
+        return lambda action: monkeypatch.setattr(sys, "midway", action, raising=False)
+
+    def test_the_callback_runs_when_that_ends(self, write: Callable[..., None], midway: Any) -> None:
+        seen = Seen(lambda: (sys.modules["watched_i"].late, is_imported("watched_i")))
+        before = list(sys.meta_path)
+        write(watched_i="import sys; sys.midway()\nlate = 2")
+        midway(lambda: watching.when_imported({"watched_i"}, seen))
+        importlib.import_module("watched_i")
+        assert seen == [(2, True)]
+        assert sys.meta_path == before
+
+    def test_two_may_wait(self, write: Callable[..., None], midway: Any) -> None:
+        first, second = Seen(lambda: sys.modules["watched_j"].late), Seen(lambda: None)
+        write(watched_j="import sys; sys.midway()\nlate = 2")
+        midway(lambda: [watching.when_imported({"watched_j"}, seen) for seen in (first, second)])
+        spec = importlib.import_module("watched_j").__spec__
+        assert (first, second) == ([2], [None])
+        assert type(spec) is ModuleSpec
+
+    def test_one_that_fails_is_waited_for_again(
+        self, write: Callable[..., None], midway: Any, tmp_path: Path
+    ) -> None:
+        seen = Seen(lambda: sys.modules["watched_k"].late)
+        write(watched_k="import sys; sys.midway()\n1 / 0")
+        midway(lambda: watching.when_imported({"watched_k"}, seen))
+        with pytest.raises(ZeroDivisionError):
+            importlib.import_module("watched_k")
+        (tmp_path / "watched_k.py").write_text("late = 'at the second attempt'")
+        importlib.invalidate_caches()
+        importlib.import_module("watched_k")
+        assert seen == ["at the second attempt"]
+
+    def test_the_waiting_can_be_ended(self, write: Callable[..., None], midway: Any) -> None:
+        seen = Seen(lambda: None)
+        write(watched_l="import sys; sys.midway()")
+
+        def wait_and_end() -> None:
+            stop = watching.when_imported({"watched_l"}, seen)
+            stop()
+
+        midway(wait_and_end)
+        importlib.import_module("watched_l")
+        assert seen == []
+
+    def test_it_may_be_another_threads_import(self, write: Callable[..., None], midway: Any) -> None:
+        seen = Seen(lambda: is_imported("watched_m"))
+        write(watched_m="import sys; sys.midway()")
+        reached, go_on = threading.Event(), threading.Event()
+        midway(lambda: (reached.set(), go_on.wait()))
+        thread = threading.Thread(target=importlib.import_module, args=("watched_m",))
+        thread.start()
+        reached.wait()
+        watching.when_imported({"watched_m"}, seen)
+        go_on.set()
+        thread.join()
+        assert seen == [True]

@@ -82,16 +82,16 @@ UNFIT = {
         "this CPU cannot run it: native needs time_travel",
     ),
     "a changed function that was traced": (
-        source_change("helpers.py", "x + 1.0", "x + 2.0"),
-        "zoo.helpers.lift.__code__ has changed since the build",
+        source_change("helpers.py", "x + by", "x - by"),
+        "zoo.helpers.lift has changed since the build",
     ),
     "a changed forward of a part": (
         source_change("models.py", "torch.relu(self.mix(x))", "torch.sigmoid(self.mix(x))"),
-        "zoo.models.Block.forward.__code__ has changed since the build",
+        "zoo.models.Block.forward has changed since the build",
     ),
     "a changed target": (
         source_change("models.py", "* self.scale * self.gain", "+ self.scale"),
-        "zoo.models.Mlp.forward.__code__ has changed since the build",
+        "zoo.models.Mlp.forward has changed since the build",
     ),
     "a traced function that is gone": (
         source_change(

@@ -7,5 +7,5 @@ def squash(x):
     return torch.tanh(x)
 
 
-def lift(x):
-    return x + 1.0
+def lift(x, by=1.0):
+    return x + by

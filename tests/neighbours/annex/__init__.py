@@ -1,0 +1,1 @@
+"""A second wheel, whose entrypoints are those of the zoo and of the library that the zoo uses."""

@@ -1,0 +1,128 @@
+"""The build's children: none outlives the build, however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hatch_precompile.processes import Finished, in_parallel, leave_reason, reason_left, run_module
+
+# A child as the build has them, and a child of its own, as a compiler is one. `MARK` is in all their
+# command lines, and it says when both are there.
+CHILD = """
+import subprocess, sys, time
+from hatch_precompile.processes import end_with_parent, say
+end_with_parent()
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", sys.argv[1]])
+say("started")
+time.sleep(60)
+"""
+BUILD = """
+import sys
+from pathlib import Path
+from hatch_precompile.processes import in_parallel, run_module, stopping_children
+
+def one(number):
+    return run_module("lingering", [sys.argv[1]], paths=[Path(sys.argv[2])], environment={},
+        inherit=True, quiet_limit=60, on_line=lambda line: print(line, flush=True))
+
+try:
+    with stopping_children():
+        in_parallel(one, [1, 2], 2)
+finally:
+    print("cleaned up", flush=True)
+"""
+
+
+def processes_with(mark: str) -> list[int]:
+    """The processes that have `mark` in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Whether it becomes true within some seconds."""
+    for _ in range(200):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_child_outlives_a_build_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "lingering.py").write_text(CHILD)
+    mark = f"mark-of-{tmp_path.name}-{os.getpid()}"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    front = subprocess.Popen(
+        [sys.executable, "-c", BUILD, mark, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    assert front.stdout is not None
+    assert [front.stdout.readline() for _ in range(2)] == ["started\n"] * 2
+    assert eventually(lambda: len(processes_with(mark)) == 1 + 2 * 2)
+    front.send_signal(number)
+    rest = front.communicate()[0]
+    assert eventually(lambda: processes_with(mark) == [])
+    assert rest == ("" if number == signal.SIGKILL else "cleaned up\n")
+    if number == signal.SIGTERM:
+        assert front.returncode == 128 + number
+
+
+def test_the_first_failure_ends_the_others() -> None:
+    def work(seconds: int) -> Finished:
+        if not seconds:
+            raise ValueError("no")
+        return run_module(
+            "timeit",
+            ["-n", "1", "-r", "1", f"import time; time.sleep({seconds})"],
+            paths=[],
+            environment={},
+            inherit=True,
+            quiet_limit=60,
+            on_line=lambda line: None,
+        )
+
+    started = time.monotonic()
+    with pytest.raises(ValueError, match="no"):
+        in_parallel(work, [0, 50, 50, 50], 2)
+    assert time.monotonic() - started < 40
+
+
+def test_results_come_in_order() -> None:
+    assert in_parallel(lambda number: number * 2, [3, 1, 2], 2) == [6, 2, 4]
+
+
+class TestReasons:
+    FINISHED = Finished(3, ["before", "the reason"], False)
+
+    def test_one_is_left_in_a_file(self, tmp_path: Path) -> None:
+        leave_reason(tmp_path / "error.txt", "a sentence")
+        assert reason_left(tmp_path / "error.txt", self.FINISHED) == "a sentence"
+
+    def test_where_none_can_be_written_it_is_said(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        leave_reason(tmp_path / "missing" / "error.txt", "a sentence")
+        assert capsys.readouterr().out == "a sentence\n"
+        assert reason_left(tmp_path / "missing" / "error.txt", self.FINISHED) == "before\nthe reason"
+
+    def test_an_empty_file_is_none(self, tmp_path: Path) -> None:
+        (tmp_path / "error.txt").touch()
+        assert "the reason" in reason_left(tmp_path / "error.txt", self.FINISHED)
