@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .references import unwrap
 
 if TYPE_CHECKING:
-    from .activation import Frame
+    from .activation import Entrypoint, Frame
     from .entries import Entry
     from .installation import Installation
 
@@ -61,11 +61,17 @@ def explain_frame(frame: Frame, frame_locals: dict[str, Any]) -> str:
     return str(nearest["reason"])
 
 
-def explain_bound(frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """`explain_frame` for a frame's arguments."""
-    bound = inspect.Signature(_parameters(frame.code)).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return explain_frame(frame, dict(bound.arguments))
+def explain_bound(entrypoint: Entrypoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """`explain_frame` for the arguments of a frame's code, and what of the entrypoint was left out."""
+    function = _function_of(entrypoint.function(), frame.code)
+    if function is not None:
+        frame_locals = _locals(frame.code, function, args, kwargs)
+    else:  # of a function that is called below the target, the free variables are not known
+        bound = inspect.Signature(_parameters(frame.code)).bind(*args, **kwargs)
+        bound.apply_defaults()
+        frame_locals = dict(bound.arguments)
+    left_out = frame.installation.left_out.get(entrypoint.name, ())
+    return "; left out: ".join([explain_frame(frame, frame_locals), *left_out])
 
 
 def _reports(frame: Frame, frame_locals: dict[str, Any]) -> list[dict[str, Any]]:
