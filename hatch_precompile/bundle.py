@@ -157,6 +157,10 @@ def _placed(graph: GraphRecord, prefix: str) -> dict[str, Any]:
     """A graph's record with its files where the bundle has them; what is empty is left out."""
     record: dict[str, Any] = msgspec.to_builtins(graph)
     record["libraries"] = {name: f"{prefix}/{path}" for name, path in graph.libraries.items()}
+    record["python"] = {name: f"{prefix}/{path}" for name, path in graph.python.items()}
+    record["kernels"] = {
+        name: [f"{prefix}/{path}" for path in paths] for name, paths in graph.kernels.items()
+    }
     for key in ("readable", "wrapping"):
         record[key] = f"{prefix}/{record[key]}" if record[key] else ""
     for constant in record["constants"]:

@@ -51,6 +51,12 @@ Variants = Annotated[
 Jobs = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
 Seconds = Annotated[float, Meta(gt=0, description="a number of seconds, more than 0")]
 Size = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
+ArgumentNames = tuple[
+    Annotated[
+        str, Meta(pattern=rf"\A{_IDENTIFIER}\Z", description='the name of an argument, such as "scale"')
+    ],
+    ...,
+]
 DimensionName = Annotated[str, Meta(pattern=rf"\A{_IDENTIFIER}\Z", description='a name, such as "batch"')]
 
 
@@ -99,6 +105,9 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     dynamic_shapes: DynamicShapes = {}
     """Which sizes may differ from the samples': per argument, per dimension, its name or
     `{ name, min, max }`. One that is only named takes the range stated elsewhere for that name."""
+
+    dynamic_numbers: ArgumentNames = ()
+    """The arguments that are numbers, int or float, and whose values may differ from the samples'."""
 
     activate: Literal["call", "compile"] = "call"
     """Which calls use the compiled code. `"call"`: every call of the entrypoint. `"compile"`: only a call

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.lower.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.variants import Variant
 
 __all__ = [
@@ -65,19 +66,26 @@ class CompiledGraph:
     """What inductor made of one graph, for each variant, and what must run around it.
 
     libraries: variant -> shared library; constants: tensors the library wants after its inputs
+    python, kernels: instead of a library, variant -> source of a Python wrapper and the libraries of its
+    kernels, in order (see lower/python_wrapper.py); constant_names: what it calls its constants
+    why_python: why inductor's C++ wrapper refused the graph
     scalar_outputs: outputs that are numbers; input_outputs: output -> the input it is
     view_outputs: output -> the input it is a view of
     written_inputs: inputs changed in place whose autograd version has to be bumped
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
     library cannot be called directly; why_wrapped: the reason; obstacle: why the graph cannot be
-    carried at all, or ""
+    carried at all, or ""; place: the source line of its first operation
     """
 
     inputs: int = 0
     outputs: int = 0
     libraries: dict[str, Path] = field(default_factory=dict)
+    python: dict[str, str] = field(default_factory=dict)
+    kernels: dict[str, list[Path]] = field(default_factory=dict)
+    why_python: str = ""
     constants: list[torch.Tensor] = field(default_factory=list)
+    constant_names: list[str] = field(default_factory=list)
     scalar_outputs: list[int] = field(default_factory=list)
     input_outputs: dict[int, int] = field(default_factory=dict)
     view_outputs: dict[int, int] = field(default_factory=dict)
@@ -90,6 +98,7 @@ class CompiledGraph:
     why_wrapped: str = ""
     readable: str = ""
     obstacle: str = ""
+    place: str = ""
 
 
 def guard_manager_classes() -> tuple[type, ...]:
@@ -129,11 +138,14 @@ def graph_break_reasons() -> list[str]:
 
 
 @contextlib.contextmanager
-def capture_settings(options: dict[str, Any], graphs_expected: int) -> Iterator[None]:
+def capture_settings(
+    options: dict[str, Any], graphs_expected: int, numbers: Sequence[str] = ()
+) -> Iterator[None]:
     """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
 
-    Static unless declared dynamic; no recompile limit; one library per graph with a C++ wrapper,
-    for any number of threads; nothing read from or left in the caches of this machine.
+    Static unless declared dynamic, as the arguments called `numbers` are; no recompile limit; one library
+    per graph with a C++ wrapper, for any number of threads; nothing read from or left in the caches of this
+    machine.
     """
     import torch._dynamo.config as dynamo_config
     import torch._functorch.config as functorch_config
@@ -167,8 +179,32 @@ def capture_settings(options: dict[str, Any], graphs_expected: int) -> Iterator[
         ),
         _without_paths(),
         _side_by_side(),
+        _symbolic(numbers),
     ):
         yield
+
+
+@contextlib.contextmanager
+def _symbolic(numbers: Sequence[str]) -> Iterator[None]:
+    """Have dynamo trace these arguments, int or float, for any value, as if it had seen several."""
+    import torch.compiler.config as compiler_config
+    from torch._dynamo.pgo import auto_dynamic
+    from torch._dynamo.variables import builder
+
+    sources = {f"L[{name!r}]" for name in numbers}
+    process = builder.process_automatic_dynamic
+
+    def process_number(tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        seen = process(tx, name, *args, **kwargs)
+        return dataclasses.replace(seen, scalar=auto_dynamic) if name in sources else seen
+
+    more = ",".join(filter(None, [compiler_config.dynamic_sources, *sorted(sources)]))
+    builder.process_automatic_dynamic = process_number
+    try:
+        with compiler_config.patch(dynamic_sources=more):
+            yield
+    finally:
+        builder.process_automatic_dynamic = process
 
 
 @contextlib.contextmanager
@@ -282,16 +318,16 @@ def compile_graph(
     """
     import torch._inductor.config as inductor_config
     from torch._guards import TracingContext
-    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+    from torch._inductor.compile_fx import compile_fx
 
-    graph = CompiledGraph(readable=gm.print_readable(print_output=False))
+    graph = CompiledGraph(readable=gm.print_readable(print_output=False), place=_first_line(gm))
     graph.disable_grad = torch.is_grad_enabled()
 
     def compile_variants(inner: Any, inputs: Sequence[Any], **kwargs: Any) -> Any:
         part = graph
         if kwargs.get("is_backward"):
             part = graph.backward = CompiledGraph(readable=inner.print_readable(print_output=False))
-        if part.libraries:
+        if part.libraries or part.python:
             graph.obstacle = graph.obstacle or "inductor split it in several parts"
         first = None
         for number, variant in enumerate(variants, 1):
@@ -304,19 +340,15 @@ def compile_graph(
                 _vectors_within(variant.requires),
                 # The strides of outputs are reported once, to what traced the graph.
                 TracingContext.report_output_strides() if first else contextlib.nullcontext(),
-                _library_paths(operators) as paths,
             ):
-                compiled = compile_fx_inner(given, inputs, **kwargs)
+                compiled = _compile_variant(part, variant.name, given, inputs, kwargs, operators)
             on_variant(variant.name, round(time.perf_counter() - started, 3))
-            if len(paths) != 1:
-                graph.obstacle = graph.obstacle or f"inductor made {len(paths)} libraries of it"
-            part.libraries.update((variant.name, path) for path in paths)
             if first is None:
                 first = compiled
-                _describe(part, compiled, inputs)
-                graph.obstacle = graph.obstacle or part.obstacle
             elif compiled.output_strides != first.output_strides:
                 graph.obstacle = graph.obstacle or f"the variant {variant.name} returns other strides"
+            _describe(part, compiled, inputs, python=variant.name in part.python)
+            graph.obstacle = graph.obstacle or part.obstacle
         return first
 
     wrappers = _Wrappers(graph)
@@ -326,16 +358,80 @@ def compile_graph(
     return function, graph
 
 
-def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any]) -> None:
+def _first_line(gm: Any) -> str:
+    """Where the first operation of a graph is in the user's source: `model.py:10 in forward`."""
+    for node in gm.graph.nodes:
+        lines = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', node.stack_trace or "")
+        if lines and node.op.startswith("call"):
+            file, number, function = lines[-1]
+            return f"{Path(file).name}:{number} in {function}"
+    return ""
+
+
+def _compile_variant(
+    part: CompiledGraph,
+    variant: str,
+    inner: Any,
+    inputs: Sequence[Any],
+    settings: dict[str, Any],
+    operators: str,
+) -> Any:
+    """Inductor's C++ wrapper for a graph or, where that one refuses it, the Python one."""
+    import torch._inductor.config as inductor_config
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.exc import InductorError
+    from torch._inductor.select_algorithm import extern_kernels
+
+    spare = _copied(inner)
+    try:
+        with _library_paths(operators) as paths:
+            compiled = compile_fx_inner(inner, inputs, **settings)
+    except InductorError as error:
+        refusal = error
+    else:
+        if len(paths) != 1:
+            part.obstacle = part.obstacle or f"inductor made {len(paths)} libraries of it"
+        part.libraries.update((variant, path) for path in paths)
+        return compiled
+    with inductor_config.patch(cpp_wrapper=False, compile_threads=1), _kernel_paths() as kernels:
+        try:
+            compiled = compile_fx_inner(spare, inputs, **{**settings, "cpp_wrapper": False})
+        except InductorError:
+            raise refusal from None
+    part.why_python = str(refusal.inner_exception) or type(refusal.inner_exception).__name__
+    try:
+        part.python[variant] = portable_wrapper(compiled.source_code, extern_kernels)
+    except NotPortable as error:
+        part.obstacle = part.obstacle or f"{part.why_python}, and its Python wrapper needs inductor's {error}"
+    part.kernels[variant] = kernels
+    return compiled
+
+
+def _copied(gm: Any) -> Any:
+    """A graph module and the graph modules in it with graphs of their own; tensors are shared."""
+    result = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    for name, child in gm.named_children():
+        if isinstance(child, torch.fx.GraphModule):
+            setattr(result, name, _copied(child))
+    return result
+
+
+def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any], *, python: bool) -> None:
     source = compiled.source_code
     graph.inputs = len(inputs)
-    match = re.search(r"num_outputs=(\d+)", source)
-    if match is None:
-        graph.obstacle = "inductor did not use its C++ wrapper for it"
-        return
-    graph.outputs = int(match.group(1))
-    graph.scalar_outputs = [int(i) for i in re.findall(r"output_tensors\[(\d+)\]\.item\(\)", source)]
-    graph.constants = list((compiled.constants or {}).values())
+    constants = compiled.constants or {}
+    graph.constants, graph.constant_names = list(constants.values()), list(constants)
+    if python:
+        graph.outputs = len(compiled.output_strides or ())
+        if compiled.torchbind_constants or compiled.opaque_value_type_classes:
+            graph.obstacle = graph.obstacle or "it has constants that are no tensors"
+    else:
+        match = re.search(r"num_outputs=(\d+)", source)
+        if match is None:
+            graph.obstacle = graph.obstacle or "inductor did not use its C++ wrapper for it"
+            return
+        graph.outputs = int(match.group(1))
+        graph.scalar_outputs = [int(i) for i in re.findall(r"output_tensors\[(\d+)\]\.item\(\)", source)]
     if compiled.inputs_to_check:
         graph.obstacle = graph.obstacle or "its inputs would have to be realigned"
 
@@ -388,6 +484,26 @@ def _vectors_within(capabilities: Collection[str]) -> Iterator[None]:
         yield
     finally:
         cpu_vec_isa.valid_vec_isa_list = of_this_machine
+
+
+@contextlib.contextmanager
+def _kernel_paths() -> Iterator[list[Path]]:
+    """The libraries of the kernels that inductor's Python wrapper loads while the block runs."""
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+    paths: list[Path] = []
+    load = CppPythonBindingsCodeCache.__dict__["load_pybinding"]
+
+    def load_and_note(*args: Any, **kwargs: Any) -> Any:
+        kernel = load.__func__(CppPythonBindingsCodeCache, *args, **kwargs)
+        paths.append(Path(kernel.__self__.__file__))
+        return kernel
+
+    CppPythonBindingsCodeCache.load_pybinding = load_and_note
+    try:
+        yield paths
+    finally:
+        CppPythonBindingsCodeCache.load_pybinding = load
 
 
 @contextlib.contextmanager

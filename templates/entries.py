@@ -66,12 +66,22 @@ class Bundle:
         return self._graphs[number]
 
     def _library(self, record: dict[str, Any]) -> Callable[..., Any]:
-        name = record["libraries"][self.variant]
+        constants = [self._constant(constant) for constant in record.get("constants", ())]
+        name = record.get("python", {}).get(self.variant)
+        if name is None:
+            library = self._loaded(record["libraries"][self.variant], "inductor_entry_cpp")
+            return torch_private.library_caller(library, record, constants)
+        kernels = [self._loaded(kernel, "kernel") for kernel in record["kernels"][self.variant]]
+        names = [constant["name"] for constant in record.get("constants", ())]
+        return torch_private.python_caller(
+            compile(self.read(name), name, "exec", dont_inherit=True),
+            {"kernels": kernels, **dict(zip(names, constants, strict=True))},
+        )
+
+    def _loaded(self, name: str, function: str) -> Callable[..., Any]:
         self.read(name)
         unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
-        library = torch_private.load_library(os.path.join(self.directory, name), unique)
-        constants = [self._constant(constant) for constant in record.get("constants", ())]
-        return torch_private.library_caller(library, record, constants)
+        return torch_private.load_library(os.path.join(self.directory, name), unique, function)
 
     def _constant(self, record: dict[str, Any]) -> Any:
         torch = sys.modules["torch"]

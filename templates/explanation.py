@@ -13,7 +13,7 @@ from .references import unwrap
 from .remedies import remedy
 
 if TYPE_CHECKING:
-    from .activation import Frame
+    from .activation import Entrypoint, Frame
     from .entries import Entry
     from .installation import Installation
 
@@ -60,11 +60,18 @@ def nearest(frame: Frame, frame_locals: dict[str, Any]) -> dict[str, Any]:
     return {"entry": None, "hit": False, "check": None, "reason": reason, "remedy": None, "passed": 0}
 
 
-def explain_bound(frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """One sentence for a frame's arguments: what the entry that came furthest lacked."""
-    bound = inspect.Signature(_parameters(frame.code)).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return str(nearest(frame, dict(bound.arguments))["reason"])
+def explain_bound(entrypoint: Entrypoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """One sentence for the arguments of a frame's code: what the entry that came furthest lacked, and what
+    of the entrypoint was left out."""
+    function = _function_of(entrypoint.function(), frame.code)
+    if function is not None:
+        frame_locals = _locals(frame.code, function, args, kwargs)
+    else:  # of a function that is called below the target, the free variables are not known
+        bound = inspect.Signature(_parameters(frame.code)).bind(*args, **kwargs)
+        bound.apply_defaults()
+        frame_locals = dict(bound.arguments)
+    left_out = frame.installation.left_out.get(entrypoint.name, ())
+    return "; left out: ".join([str(nearest(frame, frame_locals)["reason"]), *left_out])
 
 
 def _reports(frame: Frame, frame_locals: dict[str, Any]) -> list[dict[str, Any]]:

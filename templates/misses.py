@@ -117,7 +117,7 @@ def _refuse(entrypoint: Entrypoint, frame: Frame, args: tuple[Any, ...], kwargs:
 
     raise PrecompileError(
         f"{entrypoint.installation.package}: no entry of {entrypoint.name} fits this call: "
-        + explain_bound(frame, args, kwargs)
+        + explain_bound(entrypoint, frame, args, kwargs)
     )
 
 

@@ -54,14 +54,26 @@ def follow(value: Any, steps: Any) -> Any:
     return value
 
 
-def unwrap(value: Any) -> Any:
-    """The function behind the wrapper that activates an entrypoint, of this wheel or another.
+# Dynamo puts these in the place of two methods of torch.nn.Module's when it first compiles: its function,
+# and the free variable of it that holds torch's own (torch/_dynamo/mutation_guard.py in 2.13).
+_TAGGING = {"patched_init": "init", "patched_setstate": "setstate"}
 
-    A wrapper says that it is one by naming itself: somebody else's, around ours, may have copies of
-    its attributes (functools.wraps makes them), and is not to be looked behind.
+
+def unwrap(value: Any) -> Any:
+    """The function behind the wrapper that activates an entrypoint, of this wheel or another, and behind
+    dynamo's around `torch.nn.Module.__init__`.
+
+    A wrapper of ours says that it is one by naming itself: somebody else's, around ours, may have copies
+    of its attributes (functools.wraps makes them), and is not to be looked behind.
     """
-    while type(value) is FunctionType and value.__dict__.get("_precompiled_wrapper") is value:
-        value = value.__dict__["_precompiled_original"]
+    while type(value) is FunctionType:
+        if value.__dict__.get("_precompiled_wrapper") is value:
+            value = value.__dict__["_precompiled_original"]
+        elif value.__module__ == "torch._dynamo.mutation_guard" and value.__name__ in _TAGGING:
+            free = value.__code__.co_freevars.index(_TAGGING[value.__name__])
+            value = (value.__closure__ or ())[free].cell_contents
+        else:
+            break
     if type(value) is MethodType and type(value.__func__) is FunctionType:  # a classmethod is read bound
         inner = unwrap(value.__func__)
         return value if inner is value.__func__ else MethodType(inner, value.__self__)
@@ -181,7 +193,7 @@ def decode(constant: Any) -> Any:
 
     Plain values stand for themselves. A list is a tag and its parts: "ref" (module, steps,
     fingerprint), "builtins", "globals" (module), "tuple", "list", "set", "frozenset", "dict",
-    "slice", "range", "size", "device".
+    "slice", "range", "size", "device", "likeness".
     """
     if type(constant) is not list:
         return constant
@@ -211,4 +223,8 @@ def decode(constant: Any) -> Any:
         return torch.Size(parts)
     if tag == "device":
         return torch.device(*parts)
+    if tag == "likeness":
+        from .likeness import Likeness
+
+        return Likeness(decode(parts[0]))
     raise Stale(f"unknown constant {tag!r}")

@@ -246,8 +246,9 @@ def _example(kind: Any) -> torch.Tensor:
     raise Refused(f"a tensor of the kind {torch._C.DispatchKeySet.from_raw_repr(keys)} cannot be made here")
 
 
-def load_library(path: str, name: str) -> Callable[[list[Any]], list[Any]]:
-    """The entry function of a compiled graph's shared library: tensor handles in, tensor handles out.
+def load_library(path: str, name: str, function: str) -> Callable[..., Any]:
+    """A function of a shared library: `inductor_entry_cpp` of a whole graph takes and returns tensor handles,
+    `kernel` of one of its kernels takes tensors and numbers.
 
     The library asks the environment for the address of a function of torch's; the variable is there
     only while it loads. Nothing is compiled and no process is started.
@@ -257,7 +258,7 @@ def load_library(path: str, name: str) -> Callable[[list[Any]], list[Any]]:
     os.environ[variable] = str(_guards._torchinductor_pyobject_tensor_data_ptr)
     try:
         # The last part must be the name the library was compiled with (its PyInit_ function).
-        loader = ExtensionFileLoader(f"{name}.inductor_entry_cpp", path)
+        loader = ExtensionFileLoader(f"{name}.{function}", path)
         module = loader.create_module(ModuleSpec(loader.name, loader, origin=path))
         loader.exec_module(module)
     finally:
@@ -265,7 +266,7 @@ def load_library(path: str, name: str) -> Callable[[list[Any]], list[Any]]:
             del os.environ[variable]
         else:
             os.environ[variable] = before
-    entry: Callable[[list[Any]], list[Any]] = module.inductor_entry_cpp
+    entry: Callable[..., Any] = getattr(module, function)
     return entry
 
 
@@ -295,6 +296,22 @@ def library_caller(
     for function in (call, call_with_scalars):
         leave_untraced(function, below=True)
     return call_with_scalars if scalars else call
+
+
+def python_caller(code: CodeType, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """The callable for a graph whose kernels are called from Python: positional inputs, a list of outputs.
+
+    code: of a module with a function `call`, which empties the list it is given; namespace: its kernels and
+    constants.
+    """
+    exec(code, namespace)
+    wrapper = namespace["call"]
+
+    def call(*inputs: Any) -> Any:
+        return list(wrapper(list(inputs)))
+
+    leave_untraced(call, below=True)
+    return call
 
 
 def custom_op_wrapper(name: str, *arguments: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from hatch_precompile.capture.guardtree import GuardRecorder
+from hatch_precompile.capture.guardtree import GuardNode, GuardRecorder
 from hatch_precompile.capture.record import (
     MARSHAL,
     Conditions,
@@ -39,6 +40,7 @@ from hatch_precompile.events import Event
 from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
 from hatch_precompile.lower.conditions import conditions_of
 from hatch_precompile.lower.graphs import write_graph
+from hatch_precompile.lower.guard_text import user_line
 from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_guards
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime_package import runtime
@@ -111,7 +113,9 @@ class _Session:
         samples = list(samples_of(self.entrypoint))
         targets = find_targets(self.entrypoint, samples)
         with (
-            capture_settings(self.entrypoint.options, graphs_expected=len(samples)),
+            capture_settings(
+                self.entrypoint.options, graphs_expected=len(samples), numbers=self.entrypoint.dynamic_numbers
+            ),
             self.recorder.recording(),
             tracing_frames(self._on_frame, self._on_skip),
         ):
@@ -223,7 +227,8 @@ class _Session:
         if graph.obstacle:
             self.failure = Unsupported(
                 f"a graph of {self.entrypoint.target} cannot be carried: {graph.obstacle}",
-                f"sample {self.sample + 1}",
+                f"{graph.place or 'an unknown line'}, where it starts (sample {self.sample + 1})",
+                "Put torch.compiler.disable on the function that does it, or name a smaller target.",
             )
         number = len(self.graphs)
         self.graphs.append(write_graph(graph, self.directory, f"graphs/{number}"))
@@ -250,6 +255,8 @@ class _Session:
         }
         tree = self.recorder.tree(trace.root)
         guards = lower_guards(tree, trace.frame_globals, trace.injected)
+        if trace.code in self.frames or not self.frames:
+            require_free(tree, self.entrypoint.dynamic_numbers)
         number = sum(map(len, self.frames.values()))
         code = lower_code(
             trace.new_code,
@@ -367,6 +374,22 @@ def _function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[
         if isinstance(function, FunctionType):
             return module, way, references.fingerprint(function)
     return module, steps, fingerprint
+
+
+def require_free(tree: GuardNode, numbers: Sequence[str]) -> None:
+    """Raises Unsupported where an argument that was declared dynamic has become a constant of the trace."""
+    for name in numbers:
+        leaves = [leaf for node in tree.children if node.source == f"L[{name!r}]" for leaf in node.leaves]
+        fixed = next((leaf for leaf in leaves if leaf.kind == "equals_match_guard"), None)
+        for leaf in tree.epilogue:
+            if any(re.match(rf"L\['{name}'\] == -?\d", text) for text in leaf.expressions or ()):
+                fixed = leaf
+        if fixed is not None:
+            raise Unsupported(
+                f"dynamic-numbers: the code fixes {name} to the sample's value",
+                user_line(fixed),
+                "Take it off the list and give a sample for each value, or change what is done with it.",
+            )
 
 
 def _graph_number(value: Any) -> int | None:

@@ -246,6 +246,14 @@ def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None
             raise CaptureError(f"dynamic-shapes.{name}: a {type(value).__name__}, not a tensor")
         for index, dimension in dimensions.items():
             _mark(name, value, index, dimension)
+    for name in entrypoint.dynamic_numbers:
+        if name not in target.signature.parameters:
+            raise CaptureError(
+                f"dynamic-numbers: {entrypoint.target} has no argument {name}; "
+                f"it has {', '.join(target.signature.parameters)}"
+            )
+        if name in arguments and type(arguments[name]) not in (int, float):
+            raise CaptureError(f"dynamic-numbers: {name} is a {type(arguments[name]).__name__}, not a number")
 
 
 def _takes_any_keyword(signature: inspect.Signature) -> bool:

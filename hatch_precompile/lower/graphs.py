@@ -26,6 +26,14 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
     for variant, source in graph.libraries.items():
         libraries[variant] = f"{name}-{variant}.so"
         _copy_stripped(source, directory / libraries[variant])
+    kernels: dict[str, list[str]] = {}
+    python: dict[str, str] = {}
+    for variant, text in graph.python.items():
+        python[variant] = f"{name}-{variant}.py"
+        (directory / python[variant]).write_text(text)
+        kernels[variant] = [f"{name}-{variant}-{number}.so" for number in range(len(graph.kernels[variant]))]
+        for path, source in zip(kernels[variant], graph.kernels[variant], strict=True):
+            _copy_stripped(source, directory / path)
     # The folders are the build machine's own.
     readable = re.sub(r"# File: .*?/(?=[^/\n]+:\d+ in )", "# File: ", graph.readable)
     (directory / f"{name}.txt").write_text(readable)
@@ -43,8 +51,12 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         copied_inputs=graph.copied_inputs,
         constants=[
             _write_constant(tensor, directory, f"{name}-constant-{index}.bin")
+            | ({"name": graph.constant_names[index]} if python else {})
             for index, tensor in enumerate(graph.constants)
         ],
+        python=python,
+        kernels=kernels,
+        why_python=graph.why_python,
         disable_autocast=graph.disable_autocast,
         disable_grad=graph.disable_grad,
         backward=write_graph(graph.backward, directory, f"{name}-backward") if graph.backward else None,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hatch_precompile.capture.guardtree import GuardNode, Leaf
 from hatch_precompile.lower.guard_text import GuardText, unsupported, user_line
+from hatch_precompile.lower.likeness import made_by_parametrize
 
 __all__ = ["require_leaf"]
 
@@ -36,6 +37,9 @@ def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> 
     cls = type(node.value)
     if id(cls) != leaf.args[0]:
         raise unsupported("a type guard on something else than the value's type", node, leaf)
+    if made_by_parametrize(cls):
+        text.require(f"{text.likeness(cls, user_line(leaf))}.fits(type({variable}))", "TYPE_MATCH", leaf)
+        return
     name = text.constant(cls, None, user_line(leaf))
     text.require(f"type({variable}) is {name}", "TYPE_MATCH", leaf)
 

@@ -16,6 +16,7 @@ from typing import Any
 from hatch_precompile.capture.guardtree import GuardNode, Leaf
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guard_parts import Block, Item, flat, function_text, share_parts
+from hatch_precompile.lower.likeness import likeness
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.runtime_package import runtime
 
@@ -74,6 +75,10 @@ class GuardText:
         """The name of a constant that is the very object."""
         return self._named(self.namer.reference(value, node, where))
 
+    def likeness(self, cls: type, where: str) -> str:
+        """The name of a constant that knows classes made as this one was."""
+        return self._named(likeness(cls, self.namer, where))
+
     def _named(self, encoded: Any) -> str:
         key = repr(encoded)
         index = self._indexes.get(key)
@@ -81,7 +86,7 @@ class GuardText:
             index = self._indexes[key] = len(self.constants)
             self.constants.append(encoded)
             self._notes.append(f"# c{index}: {_note(encoded)}")
-        self.rebound += type(encoded) is list and encoded[0] == "ref"
+        self.rebound += type(encoded) is list and encoded[0] in ("ref", "likeness")
         return f"c{index}"
 
     def source(self) -> str:
@@ -131,4 +136,6 @@ def _has_literal(value: Any) -> bool:
 def _note(encoded: Any) -> str:
     if type(encoded) is list and encoded[0] == "ref":
         return str(runtime("references").spell(encoded[1], encoded[2]))
+    if type(encoded) is list and encoded[0] == "likeness":
+        return f"classes made as {encoded[1][1]} was"
     return repr(encoded)

@@ -159,6 +159,20 @@ class TestDynamicShapes:
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("z", f"dynamic-numbers: {MODELS}:Fine has no argument z; it has x, scale"),
+        ("x", "dynamic-numbers: x is a Tensor, not a number"),
+    ],
+)
+def test_a_dynamic_number_is_an_argument_and_a_number(name: str, text: str) -> None:
+    declared = entrypoint("Fine", dynamic_numbers=(name,))
+    (sample,) = samples_of(declared)
+    with pytest.raises(CaptureError, match=f"^{text}$"):
+        mark_dynamic(declared, find_target(declared), sample)
+
+
+@pytest.mark.parametrize(
     ("mode", "grad", "inference"),
     [("train", True, False), ("no_grad", False, False), ("inference", False, True)],
 )

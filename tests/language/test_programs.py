@@ -5,90 +5,19 @@ The numbers of points are those of docs/programs.md.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tests.conftest import Site, build_entrypoints
+from tests.conftest import Site
+from tests.language.conftest import HERE, START
 
-HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from programs import calls, shapes  # noqa: E402
-
-ENTRYPOINTS: list[dict[str, Any]] = [
-    {"target": "programs.calls:run", "name": "calls", "samples": "programs.calls:samples"},
-    {
-        "target": "programs.shapes:run",
-        "name": "shapes",
-        "samples": "programs.shapes:samples",
-        "dynamic-shapes": {"x": {"0": "one"}, "y": {"0": "other"}},
-    },
-    {"target": "programs.shapes:bucket", "name": "bucket", "samples": "programs.shapes:buckets"},
-    {"target": "programs.shapes:counted", "name": "counted", "samples": "programs.shapes:counted_samples"},
-    {
-        "target": "programs.modules:Mixed",
-        "name": "mixed",
-        "instance": "programs.modules:mixed",
-        "samples": "programs.modules:samples",
-    },
-    {
-        "target": "programs.modules:Trained",
-        "name": "trained",
-        "instance": "programs.modules:trained",
-        "samples": "programs.modules:samples",
-        "mode": "train",
-    },
-]
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return build_entrypoints("programs", ENTRYPOINTS, HERE, tmp_path_factory.mktemp("programs") / "work")
-
-
-START = """
-import contextlib, io, sys, torch, probe, programs
-from programs import calls, modules, shapes
-
-# torch.compiler.disable, in one of the modules, imports dynamo; compiling would import AOTAutograd too.
-already = probe.compilers()
-
-def imported():
-    return [name for name in probe.compilers() if name not in already]
-
-def status(name):
-    return programs._precompiled.status()["entrypoints"][name]
-
-def plain(value):
-    if isinstance(value, torch.Tensor):
-        return [str(value.dtype), list(value.shape), list(value.stride()), value.tolist()]
-    if isinstance(value, (list, tuple)):
-        return [type(value).__name__, *map(plain, value)]
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return [type(value).__name__, {key: plain(item) for key, item in vars(value).items()}] if hasattr(
-        value, "__dict__") else value
-
-def observed(call, *arguments):
-    torch.manual_seed(7)
-    said = io.StringIO()
-    before = len(calls.LOG), calls.COUNTER.count
-    with contextlib.redirect_stdout(said), torch.no_grad():
-        result = call(*arguments)
-    effects = len(calls.LOG) - before[0], calls.COUNTER.count - before[1]
-    return [plain(result), plain(list(arguments)), said.getvalue(), effects]
-
-def close(a, b):
-    if isinstance(a, float) and isinstance(b, float):
-        return abs(a - b) <= 1e-5 + 1e-4 * abs(b)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(close, a, b))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(close(a[key], b[key]) for key in a)
-    return a == b
-"""
+from programs import calls, shapes
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +35,8 @@ for name, program in calls.PROGRAMS.items():
         eager = observed(program, calls.inputs())
         eager[1].insert(1, name)
         if name == "drops_out":  # compiled code draws other numbers, but the same ones for the same seed
-            eager = observed(calls.run, name, calls.inputs())
+            drawn, eager = eager[0], observed(calls.run, name, calls.inputs())
+            assert not close(ours[0], drawn)
         seen[name] = {"hit": hit, "equal": close(ours, eager), "ours": ours, "eager": eager}
     except Exception as error:
         seen[name] = {"error": repr(error)}
@@ -126,6 +56,22 @@ def test_a_program_runs_through_its_entries_and_does_what_eager_does(called: Any
 
 def test_none_of_them_imports_a_compiler(called: Any) -> None:
     assert called["imported"] == []
+
+
+def test_random_numbers_are_those_of_torch_compile(programs: Site, called: Any, tmp_path: Path) -> None:
+    """Compiled in a process that has a compiler and nothing of ours."""
+    jitted = programs.run(
+        START
+        + """
+probe.result(jitted=observed(torch.compile(calls.run), "drops_out", calls.inputs())[0])
+""",
+        HATCH_PRECOMPILE="off",
+        PATH=os.environ["PATH"],
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path),
+    ).result["jitted"]
+    ours = called["seen"]["drops_out"]["ours"][0]
+    assert ours[:3] == jitted[:3]
+    torch.testing.assert_close(torch.tensor(ours[3]), torch.tensor(jitted[3]))
 
 
 class TestDynamicShapes:
@@ -188,12 +134,36 @@ for values in ([1.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0])
     ours[1][2] = eager[1][2] = None
     results.append(close(ours, eager))
 entry = status("counted")
-shapes.counted(torch.ones(4), 3.5, 3)
-probe.result(results=results, hits=entry["hits"], misses=entry["misses"], then=status("counted")["hits"],
-             imported=imported())
+probe.result(results=results, hits=entry["hits"], misses=entry["misses"], imported=imported())
 """
     ).result
-    assert seen == {"results": [True] * 3, "hits": 3, "misses": 0, "then": 3, "imported": []}
+    assert seen == {"results": [True] * 3, "hits": 3, "misses": 0, "imported": []}
+
+
+def test_numbers_that_were_declared_may_have_any_value_of_their_type(programs: Site) -> None:
+    cases: list[tuple[Any, Any, bool]] = [
+        *((factor, 3, True) for factor in (2.5, 0.0, 1.0, -7.25, 1e30)),
+        *((2.5, places, True) for places in (0, 1, -1, 2**40)),
+        (3, 3, False),
+        (2.5, 3.0, False),
+        (2.5, True, False),
+    ]
+    seen = programs.run(
+        START
+        + """
+results = []
+x = torch.tensor([1.0, 0.0, 4.0, 0.0])
+for factor, places, _ in probe.argument():
+    before = status("counted")["hits"]
+    ours = observed(shapes.counted, x, factor, places)[0]
+    results.append([status("counted")["hits"] > before,
+                    close(ours, observed(shapes.counted._precompiled_original, x, factor, places)[0])])
+not_a_number = shapes.counted(x, float("nan"), 3)[1]
+probe.result(results=results, nan=bool(not_a_number.isnan().all()), imported=imported())
+""",
+        stdin=cases,
+    ).result
+    assert seen == {"results": [[served, True] for _, _, served in cases], "nan": True, "imported": []}
 
 
 def test_sixty_four_entries_of_one_frame_are_told_apart(programs: Site) -> None:
@@ -253,6 +223,43 @@ probe.result(same=same, first=first, untied=untied, second=second, imported=impo
     ).result
     # The weight that is no longer tied makes another program of it.
     assert seen == {"same": True, "first": 1, "untied": True, "second": 1, "imported": []}
+
+
+def test_a_parametrized_module_is_known_by_what_its_class_is_made_of(programs: Site) -> None:
+    """Every instance has a class of its own, made by torch.nn.utils.parametrize."""
+    seen = programs.run(
+        START
+        + """
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize
+
+def as_it_is(model): pass
+def copied(model): model.normed = __import__("copy").deepcopy(model.normed)
+def made_again(model): model.normed = parametrizations.weight_norm(nn.Linear(4, 4))
+def plain(model): parametrize.remove_parametrizations(model.normed, "weight")
+def spectral(model): model.normed = parametrizations.spectral_norm(nn.Linear(4, 4)).eval()
+def twice(model): parametrizations.weight_norm(model.normed, "bias", dim=None)
+def derived(model): model.normed = parametrizations.weight_norm(type("Linear", (nn.Linear,), {})(4, 4))
+def other_property(model): type(model.normed).weight = property(lambda self: torch.eye(4))
+
+results, x = {}, modules.inputs()
+for change in (as_it_is, copied, made_again, plain, spectral, twice, derived, other_property, as_it_is):
+    model = modules.mixed().eval()
+    change(model)
+    with torch.no_grad():
+        before = status("mixed")["hits"]
+        right = torch.allclose(model(x), model._call_impl(x), atol=1e-6)
+    results.setdefault(change.__name__, []).append([status("mixed")["hits"] - before, right])
+probe.result(results=results, imported=imported())
+"""
+    ).result
+    served = {"as_it_is": 2, "copied": 1, "made_again": 1}
+    refused = ("plain", "spectral", "twice", "derived", "other_property")
+    assert seen["results"] == {
+        **{name: [[1, True]] * times for name, times in served.items()},
+        **{name: [[0, True]] for name in refused},
+    }
+    assert seen["imported"] == []
 
 
 class TestTraining:

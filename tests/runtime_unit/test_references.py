@@ -134,6 +134,23 @@ class TestUnwrap:
         steps = (("a", "Thing"), ("a", "cls"), ("a", "__code__"))
         assert references.resolve("made_for_a_test", steps) is function.__code__
 
+    def test_what_dynamo_puts_around_the_init_of_modules_is_seen_through(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from torch._dynamo import mutation_guard
+
+        monkeypatch.setattr(torch.nn.Module, "___needs_generation_tag_patch", True, raising=False)
+        plain = {
+            name: references.unwrap(getattr(torch.nn.Module, name)) for name in ("__init__", "__setstate__")
+        }
+        for name, function in plain.items():
+            monkeypatch.setattr(torch.nn.Module, name, function)
+        mutation_guard.install_generation_tagging_init()
+        for name, function in plain.items():
+            assert getattr(torch.nn.Module, name) is not function
+            assert references.unwrap(getattr(torch.nn.Module, name)) is function
+            assert function.__module__ == "torch.nn.modules.module"
+
     @pytest.mark.parametrize("value", [len, 3, None, "text", torch.nn.Linear, functools.partial(len)])
     def test_everything_else_is_itself(self, value: Any) -> None:
         assert references.unwrap(value) is value

@@ -46,6 +46,23 @@ def outcome(call):
     return described(attempt(call))
 
 
+def replica(module):
+    """A copy as torch.nn.parallel.replicate makes one for each GPU: its parameters are plain attributes."""
+    copy = module._replicate_for_data_parallel()
+    copy._former_parameters = {}
+    for name, child in module._modules.items():
+        setattr(copy, name, replica(child))
+    for name, parameter in module._parameters.items():
+        if parameter is None:
+            copy._parameters[name] = None
+        else:
+            copy._former_parameters[name] = parameter
+            setattr(copy, name, parameter.detach().clone())
+    for name, buffer in module._buffers.items():
+        setattr(copy, name, buffer.clone())
+    return copy
+
+
 def attempt(call):
     import torch
 

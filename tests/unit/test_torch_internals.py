@@ -178,6 +178,20 @@ class TestTracing:
             assert torch._dynamo.config.record_runtime_overhead is False
         assert torch._inductor.config.cpp_wrapper is False
 
+    def test_numbers_stay_symbolic_where_dynamo_thinks_it_has_seen_several(self) -> None:
+        from torch._dynamo import pgo
+        from torch._dynamo.variables import builder
+
+        assert builder.auto_dynamic is pgo.auto_dynamic
+        assert parameters(builder.process_automatic_dynamic)[:2] == ["tx", "name"]
+        assert "scalar" in {spec.name for spec in dataclasses.fields(pgo.FrameStateSizeEntry)}
+        process = builder.process_automatic_dynamic
+        with torch_internals.capture_settings({}, 1, numbers=["n"]):
+            assert torch.compiler.config.dynamic_sources == "L['n']"
+            assert builder.process_automatic_dynamic is not process
+        assert torch.compiler.config.dynamic_sources == ""
+        assert builder.process_automatic_dynamic is process
+
     def test_graph_breaks_are_counted_with_their_reasons(self) -> None:
         from torch._dynamo.utils import counters
 
@@ -196,7 +210,8 @@ class TestInductor:
     def test_a_compiled_graph_says_what_we_read_of_it(self) -> None:
         from torch._inductor.output_code import CompiledFxGraph
 
-        assert {"source_code", "constants", "inputs_to_check"} <= set(CompiledFxGraph.__annotations__)
+        read = {"source_code", "constants", "inputs_to_check", "output_strides", "torchbind_constants"}
+        assert {*read, "opaque_value_type_classes"} <= set(CompiledFxGraph.__annotations__)
 
     def test_the_wrapper_loads_its_library_through_a_class_method_that_is_put_back(self) -> None:
         from torch._inductor.codecache import CppWrapperCodeCache
@@ -207,6 +222,29 @@ class TestInductor:
             assert vars(CppWrapperCodeCache) != before
         assert paths == []
         assert vars(CppWrapperCodeCache) == before
+
+    def test_a_python_wrapper_loads_its_kernels_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from torch._inductor.async_compile import AsyncCompile
+        from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+        assert isinstance(vars(CppPythonBindingsCodeCache)["load_pybinding"], classmethod)
+        monkeypatch.setattr(
+            CppPythonBindingsCodeCache, "load_pybinding", lambda types, source: [types, source]
+        )
+        with torch._inductor.config.patch(compile_threads=1):
+            assert AsyncCompile().cpp_pybinding(["float*"], "source") == [["float*"], "source"]
+
+    def test_operators_of_a_python_wrapper_are_torchs(self) -> None:
+        from torch._inductor.select_algorithm import extern_kernels
+
+        assert extern_kernels.mm is torch.mm
+        assert extern_kernels.addmm is torch.addmm
+        assert extern_kernels.bmm is torch.bmm
+
+    def test_what_inductor_raises_says_why(self) -> None:
+        from torch._inductor.exc import InductorError
+
+        assert InductorError(NotImplementedError("why"), None).inner_exception.args == ("why",)
 
     @pytest.mark.parametrize("name", ["cpp.march", "cpp.dynamic_threads", "cpp_wrapper"])
     def test_a_variants_settings_exist(self, name: str) -> None:

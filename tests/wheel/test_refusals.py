@@ -139,6 +139,7 @@ STEPPED_ASIDE = {
         "f, e = model, model._call_impl; model = lambda x: torch.export.export(f, (x,)).module()(x);"
         "model._call_impl = e"
     ),
+    "a replica that DataParallel makes": "import probe; model = probe.replica(model)",
 }
 
 
@@ -184,6 +185,69 @@ def test_a_method_monkeypatched_after_a_hit_is_not_served(refused: dict[str, Any
 @pytest.mark.parametrize("watcher", STEPPED_ASIDE)
 def test_a_watched_call_is_left_alone(stepped_aside: dict[str, Any], watcher: str) -> None:
     expect_refusal(stepped_aside[watcher])
+
+
+def test_data_parallel_without_a_gpu_calls_the_module_itself(zoo: Site) -> None:
+    seen = zoo.run("""
+import torch, probe, zoo.models
+model = zoo.models.Mlp().eval()
+parallel = torch.nn.DataParallel(model)
+x = torch.randn(4, 8)
+with torch.no_grad():
+    served = probe.served("mlp", lambda: parallel(x))
+    same = torch.allclose(parallel(x), model._call_impl(x), atol=1e-6)
+probe.result(served=served, same=same)
+""").result
+    assert seen == {"served": True, "same": True}
+
+
+def test_code_that_asks_whether_it_is_compiled_hears_what_it_would_hear_without_us(zoo: Site) -> None:
+    """In hits and misses, in hooks around the model, and in Python between the halves of a broken graph."""
+    code = """
+import sys, torch, probe, zoo.models
+
+answers = []
+def ask(*_):
+    answers.append([torch.compiler.is_compiling(), torch.compiler.is_dynamo_compiling(),
+                    torch.compiler.is_exporting(), torch._utils.is_compiling(), torch.jit.is_tracing()])
+
+class Asking:
+    write = ask
+    flush = lambda self: None
+
+model, chatty = zoo.models.Mlp().eval(), zoo.models.Chatty().eval()
+model.register_forward_hook(ask)
+model.register_forward_pre_hook(ask)
+before, sys.stdout = sys.stdout, Asking()
+with torch.no_grad():
+    model(torch.randn(4, 8))
+    model(torch.randn(1, 8))
+    chatty(torch.randn(6))
+sys.stdout = before
+on = zoo._precompiled.status()["installed"]
+probe.result(answers=answers, served=[probe.hits(name) for name in ("mlp", "chatty")] if on else None)
+"""
+    ours, without = zoo.run(code).result, zoo.run(code, HATCH_PRECOMPILE="off").result
+    assert (ours["served"], without["served"]) == ([1, 1], None)
+    assert len(ours["answers"]) > 4
+    assert ours["answers"] == without["answers"]
+    assert not any(map(any, ours["answers"]))
+
+
+def test_the_newer_export_to_onnx_sees_the_operations(zoo: Site) -> None:
+    pytest.importorskip("onnxscript", reason="torch.onnx.export(dynamo=True) needs it")
+    seen = zoo.run("""
+import torch, probe, zoo.models
+model = zoo.models.Mlp().eval()
+x = torch.randn(4, 8)
+with torch.no_grad():
+    model(x)
+    before = probe.hits("mlp")
+    exported = torch.onnx.export(model, (x,), dynamo=True, verbose=False)
+probe.result(hits=probe.hits("mlp") - before, operations=[node.op_type for node in exported.model.graph])
+""").result
+    assert seen["hits"] == 0
+    assert {"Gemm", "MatMul"} & set(seen["operations"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""`run(name, x)` runs one of the programs: one target whose frame has an entry for each of them."""
+"""`run(name, x)` runs one of the programs: one target whose frame has an entry for each of them.
+
+Where it does not matter what is computed it is `x * 2`: a graph that was compiled before costs nothing.
+"""
 
 import collections
 import dataclasses
@@ -44,42 +47,42 @@ def breaks_in_the_middle(x):
 def inner_break(x):
     y = x * 2
     say("inner")
-    return y + 1
+    return y * 2
 
 
 @program
 def breaks_in_a_function_it_calls(x):
-    return inner_break(x.sin()).cos()
+    return inner_break(x * 2) * 2
 
 
 def outer_break(x):
-    return inner_break(inner_break(x).exp().tanh()) - 1
+    return inner_break(inner_break(x) * 2) * 2
 
 
 @program
 def breaks_in_nested_functions(x):
-    return outer_break(x).sum(0)
+    return outer_break(x) * 2
 
 
 @program
 def breaks_inside_with(x):
     with torch.set_grad_enabled(False):
-        y = x.sin()
+        y = x * 2
         say("with")
-        y = y + 1
+        y = y * 2
     return y * 2
 
 
 @program
 def breaks_with_free_variables(x):
-    factor = 3
+    factor = 2
 
     def closure(y):
         z = y * factor
         say("closure")
-        return z + factor
+        return z * factor
 
-    return closure(x.cos())
+    return closure(x)
 
 
 @program
@@ -90,7 +93,7 @@ def breaks_recursively(x):
 def countdown(n, x):
     if n == 0:
         return x
-    x = x.sin() + n
+    x = x * 2
     say("count", n)
     return countdown(n - 1, x) * 2
 
@@ -102,20 +105,62 @@ def left_alone(x):
 
 @program
 def calls_what_is_disabled(x):
-    return left_alone(x.sin()).cos()
+    return left_alone(x * 2) * 2
 
 
 @program
 def breaks_before_any_operation(x):
     say("first")
-    return x.sin()
+    return x * 2
 
 
 @program
 def breaks_with_nothing_after(x):
-    y = x.sin()
+    y = x * 2
     say("last")
     return y
+
+
+@program
+def breaks_twice_inside_with(x):
+    with torch.no_grad():
+        y = x * 2
+        say("one")
+        z = y * 2
+        say("two")
+        return z * 2
+
+
+@program
+def breaks_before_a_loop(x):
+    say("before")
+    for _ in range(2):
+        x = x * 2
+    return x
+
+
+def doubled_rows(x):
+    for row in x:
+        yield row * 2
+
+
+@program
+def breaks_after_a_generator(x):
+    first, *rest = doubled_rows(x)
+    say("generated")
+    return first * 2, rest
+
+
+# -- transforms inside of what is compiled -------------------------------------------------------
+
+
+def sum_of_squares(x):
+    return (x * x).sum()
+
+
+@program
+def takes_a_gradient_inside(x):
+    return torch.func.grad(sum_of_squares)(x)
 
 
 # -- effects -------------------------------------------------------------------------------------
@@ -152,6 +197,12 @@ def returns_two_views_of_one_result(x):
 
 
 @program
+def returns_one_result_twice(x):
+    y = x * 2
+    return y, [y]
+
+
+@program
 def drops_out(x):
     return functional.dropout(x, 0.5, training=True) + torch.rand(3, 4)
 
@@ -184,7 +235,68 @@ COUNTER = Counter()
 @program
 def counts_on_an_object(x):
     COUNTER.count += 1
-    return x.sin() * 2
+    return x * 2
+
+
+CALLS = 0
+
+
+@program
+def counts_in_a_global(x):
+    global CALLS
+    CALLS += 1
+    return x * 2
+
+
+def counting():
+    count = 0
+
+    def counted(x):
+        nonlocal count
+        count += 1
+        return x * 2
+
+    return counted
+
+
+COUNTING = counting()
+
+
+@program
+def counts_in_a_cell(x):
+    return COUNTING(x)
+
+
+TABLE = {}
+
+
+@program
+def writes_to_a_dict(x):
+    TABLE["last"] = "seen"
+    return x * 2
+
+
+RUNNING = {"sum": torch.zeros(3, 4)}
+
+
+@program
+def adds_to_a_global_tensor(x):
+    return RUNNING["sum"].add_(x) * 2
+
+
+def reset():
+    """Take back what programs leave behind."""
+    global CALLS
+    LOG.clear()
+    COUNTER.count = CALLS = COUNTING.__closure__[0].cell_contents = 0
+    TABLE.clear()
+    RUNNING["sum"].zero_()
+
+
+def left_behind():
+    """What they have left behind since then."""
+    counts = [len(LOG), COUNTER.count, CALLS, COUNTING.__closure__[0].cell_contents]
+    return [*counts, dict(TABLE), RUNNING["sum"]]
 
 
 @program
@@ -202,7 +314,7 @@ class Answer:
 
 @program
 def returns_a_dataclass(x):
-    return Answer(x.sin(), "fine")
+    return Answer(x * 2, "fine")
 
 
 Pair = collections.namedtuple("Pair", "left right")
@@ -229,13 +341,37 @@ def reads_a_global_number(x):
     return x + NUMBER
 
 
-def with_default(x, factor=4.0):
+def with_default(x, factor=2.0):
     return x * factor
 
 
 @program
 def uses_a_default_argument(x):
     return with_default(x)
+
+
+def with_keyword_default(x, *, factor=2.0):
+    return x * factor
+
+
+@program
+def uses_a_keyword_only_default(x):
+    return with_keyword_default(x)
+
+
+def multiplier(factor):
+    def multiplied(x):
+        return x * factor
+
+    return multiplied
+
+
+DOUBLED = multiplier(2.0)
+
+
+@program
+def calls_a_closure(x):
+    return DOUBLED(x)
 
 
 def twice(function):
@@ -248,7 +384,7 @@ def twice(function):
 
 @twice
 def decorated(x):
-    return x.sin() + 1
+    return x * 2
 
 
 @program
@@ -256,7 +392,7 @@ def calls_a_decorated_function(x):
     return decorated(x)
 
 
-PARTIAL = functools.partial(with_default, factor=0.5)
+PARTIAL = functools.partial(with_keyword_default, factor=2)
 
 
 @program
@@ -310,6 +446,16 @@ def _(x, factor, *, shift=0.0):
 @program
 def calls_a_custom_operator(x):
     return scaled_sine(x + 1, 3.0, shift=2.0).cos()
+
+
+@torch.compiler.nested_compile_region
+def region(x):
+    return x.sin() * 2
+
+
+@program
+def runs_a_region_twice(x):
+    return region(region(x))
 
 
 LIBRARY = torch.library.Library("programs_low", "DEF")

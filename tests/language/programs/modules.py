@@ -5,7 +5,7 @@ from torch import nn
 
 
 class Mixed(nn.Module):
-    """Lists and dicts of modules, a tied weight, and a hook."""
+    """Lists and dicts of modules, a tied weight, hooks, a parametrized module, a property."""
 
     def __init__(self):
         super().__init__()
@@ -14,13 +14,24 @@ class Mixed(nn.Module):
         self.tied = nn.Linear(4, 4)
         self.tied.weight = self.blocks[0].weight
         self.blocks[1].register_forward_hook(doubled)
+        self.blocks[2].register_forward_pre_hook(halved)
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+        self.register_buffer("offset", torch.ones(4))
+
+    @property
+    def shift(self):
+        return self.offset * 2
 
     def forward(self, x):
         for block in self.blocks:
             x = torch.relu(block(x))
         for name in ("a", "b"):
             x = self.named[name](x)
-        return self.tied(x)
+        return self.tied(self.normed(x)) + self.shift
+
+
+def halved(module, args):
+    return (args[0] / 2,)
 
 
 def doubled(module, args, output):

@@ -1,0 +1,163 @@
+"""Graphs that a wheel cannot hold: why not is found where they are compiled.
+
+docs/limits.md lists the reasons, with the tests here. Nothing is compiled: what inductor returns is made up.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._inductor.exc import InductorError
+
+from hatch_precompile import torch_internals
+from hatch_precompile.errors import BuildError
+from hatch_precompile.lower.graphs import write_graph
+from hatch_precompile.torch_internals import CompiledGraph, compile_graph
+
+WRAPPED = "std::array<AtenTensorHandle, num_outputs> inductor_entry_impl; num_outputs=1"
+
+
+def compiled(**facts: Any) -> Any:
+    """What compile_fx_inner returns, as far as it is looked at."""
+    default: dict[str, Any] = {
+        "source_code": WRAPPED,
+        "constants": {},
+        "inputs_to_check": [],
+        "output_strides": [None],
+        "torchbind_constants": {},
+        "opaque_value_type_classes": {},
+    }
+    return types.SimpleNamespace(**{**default, **facts})
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CompiledGraph]:
+    """What `compile_graph` makes of a graph where compile_fx_inner is `inner` and compile_fx `outer`."""
+
+    def find(
+        inner: Callable[..., Any],
+        outer: Callable[..., Any] = lambda gm, inputs, inner_compile: inner_compile(gm, inputs),
+        libraries: int = 1,
+    ) -> CompiledGraph:
+        from torch._inductor import compile_fx
+        from torch._inductor.codecache import CppWrapperCodeCache
+
+        def load(*args: Any, **kwargs: Any) -> Any:
+            return types.SimpleNamespace(__self__=types.SimpleNamespace(__file__="/graph.so"))
+
+        def compile_inner(*args: Any, **kwargs: Any) -> Any:
+            for _ in range(libraries):
+                CppWrapperCodeCache.load_pybinding(main_code="")
+            return inner()
+
+        monkeypatch.setattr(
+            CppWrapperCodeCache.__mro__[1], "load_pybinding", classmethod(lambda cls, **_: load())
+        )
+        monkeypatch.setattr(compile_fx, "compile_fx_inner", compile_inner)
+        monkeypatch.setattr(compile_fx, "compile_fx", outer)
+        gm = torch.fx.symbolic_trace(lambda x: x + 1)
+        return compile_graph(gm, [torch.ones(2)], {"native": {}}, "operators")[1]
+
+    return find
+
+
+def test_what_is_supported_has_none(graph: Callable[..., CompiledGraph]) -> None:
+    assert graph(compiled).obstacle == ""
+
+
+def test_no_cpp_wrapper(graph: Callable[..., CompiledGraph]) -> None:
+    assert graph(lambda: compiled(source_code="def call(args):")).obstacle == (
+        "inductor did not use its C++ wrapper for it"
+    )
+
+
+def test_several_parts(graph: Callable[..., CompiledGraph]) -> None:
+    def split(gm: Any, inputs: Any, inner_compile: Callable[..., Any]) -> None:
+        inner_compile(gm, inputs)
+        inner_compile(gm, inputs)
+
+    assert graph(compiled, split).obstacle == "inductor split it in several parts"
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_not_one_library(graph: Callable[..., CompiledGraph], number: int) -> None:
+    assert graph(compiled, libraries=number).obstacle == f"inductor made {number} libraries of it"
+
+
+def refused_at_first(**facts: Any) -> Callable[[], Any]:
+    """The C++ wrapper refuses the graph, the Python one takes it."""
+    attempts = []
+
+    def inner() -> Any:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise InductorError(NotImplementedError("no such thing in C++"), None)
+        return compiled(source_code="def call(args):\n    return ()", **facts)
+
+    return inner
+
+
+def test_one_that_the_cpp_wrapper_refuses_has_a_python_wrapper(graph: Callable[..., CompiledGraph]) -> None:
+    made = graph(refused_at_first())
+    assert (made.obstacle, made.libraries, made.why_python) == ("", {}, "no such thing in C++")
+    assert made.python == {"native": "def call(args):\n    return ()"}
+
+
+def test_constants_that_are_no_tensors(graph: Callable[..., CompiledGraph]) -> None:
+    made = graph(refused_at_first(torchbind_constants={"a": object()}))
+    assert made.obstacle == "it has constants that are no tensors"
+
+
+def test_one_that_both_refuse_raises_the_first_reason(graph: Callable[..., CompiledGraph]) -> None:
+    def inner() -> Any:
+        reasons.append(f"reason {len(reasons)}")
+        raise InductorError(NotImplementedError(reasons[-1]), None)
+
+    reasons: list[str] = []
+    with pytest.raises(InductorError, match="reason 0"):
+        graph(inner)
+    assert len(reasons) == 2
+
+
+def test_inputs_that_would_be_realigned(graph: Callable[..., CompiledGraph]) -> None:
+    assert graph(lambda: compiled(inputs_to_check=[0])).obstacle == "its inputs would have to be realigned"
+
+
+def test_a_backward_that_was_left_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._functorch._aot_autograd import runtime_wrappers
+
+    monkeypatch.setattr(runtime_wrappers.AOTDispatchAutograd, "post_compile", staticmethod(lambda spec: None))
+    graph = CompiledGraph()
+    names = ("maybe_subclass_meta", "num_symints_saved_for_bw", "backward_state_indices", "disable_amp")
+    spec = types.SimpleNamespace(
+        lazy_backward_info=object(),
+        indices_of_inps_to_detach=[],
+        fw_metadata=None,
+        aot_config=None,
+        **dict.fromkeys(names),
+    )
+    with torch_internals._Wrappers(graph).watched():
+        runtime_wrappers.AOTDispatchAutograd.post_compile(spec)
+    assert graph.obstacle == "its backward was not compiled"
+
+
+def test_wrappers_that_cannot_be_stored() -> None:
+    graph = CompiledGraph(why_wrapped="it uses tensor subclasses")
+    wrappers = torch_internals._Wrappers(graph)
+    wrappers.config = types.SimpleNamespace(
+        num_params_buffers=0, aot_id=0, keep_inference_input_mutations=True, dynamic_shapes=False
+    )
+    wrappers.steps.append(("AOTDispatchSubclassWrapper", {"meta": lambda: None}, None))
+    wrappers.finish()
+    assert graph.obstacle.startswith("it uses tensor subclasses, and Can't pickle")
+
+
+def test_a_constant_that_is_not_in_main_memory(tmp_path: Path) -> None:
+    graph = CompiledGraph(constants=[torch.empty(2, device="meta")])
+    with pytest.raises(BuildError, match=r"^a constant of a graph is on meta; only cpu is supported$"):
+        write_graph(graph, tmp_path, "0")

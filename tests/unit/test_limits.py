@@ -1,0 +1,67 @@
+"""docs/limits.md has a line for every refusal of a capture, with a test that there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIMITS = (ROOT / "docs/limits.md").read_text()
+SOURCES = [
+    ROOT / "hatch_precompile/torch_internals.py",
+    ROOT / "hatch_precompile/capture/session.py",
+    *sorted((ROOT / "hatch_precompile/lower").glob("*.py")),
+]
+REFUSING = {"Unsupported", "unsupported", "BuildError", "CaptureError"}
+TEST = re.compile(r"`(test_\w+\.py)((?:::\w+)+)(?:\[(\w+)\])?`")
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """(where, words) for every sentence that stops a capture; what a sentence has filled in is left out."""
+    for source in SOURCES:
+        for node in ast.walk(ast.parse(source.read_text())):
+            found: list[ast.expr] = []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in REFUSING:
+                found = node.args[:1]
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+                found = [node.value] if node.targets[0].attr == "obstacle" else []
+            for expression in found:
+                for part in ast.walk(expression):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        words = part.value.strip(" \n'(),:;")
+                        if len(words) > 10:
+                            yield f"{source.name}:{part.lineno}", words
+
+
+def test_every_refusal_has_a_line() -> None:
+    found = list(refusals())
+    assert len(found) > 30
+    assert [refusal for refusal in found if refusal[1] not in LIMITS] == []
+
+
+def tables() -> list[str]:
+    """The rows of the tables of what stops a build."""
+    part = LIMITS.partition("## What stops a build")[2].partition("## What works, at a cost")[0]
+    return [line for line in part.splitlines() if line.startswith("| ") and "| test |" not in line]
+
+
+def test_every_line_has_a_test() -> None:
+    rows = [row for row in tables() if not set(row) <= set("|- ")]
+    assert len(rows) > 25
+    assert [row for row in rows if not TEST.search(row)] == []
+
+
+@pytest.mark.parametrize("page", ["limits.md", "programs.md"])
+def test_the_tests_are_there(page: str) -> None:
+    named = TEST.findall((ROOT / "docs" / page).read_text())
+    assert len(named) > 20
+    for file, names, parameter in named:
+        (path,) = (ROOT / "tests").rglob(file)
+        text = path.read_text()
+        for name in names.strip(":").split("::"):
+            assert re.search(rf"(def|class) {name}\b", text), f"{page}: {file} has no {name}"
+        assert not parameter or f'"{parameter}"' in text, f"{page}: {file} has no {parameter}"
