@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.conftest import REPOSITORY, Site
-from tests.wheel.conftest import EPOCH, Built, Environment, build, run
+from tests.wheel.conftest import EPOCH, TORCH, Built, Environment, build, run
 
 
 def failing(*command: str | Path, plugin: Path, **environment: str) -> str:
@@ -295,7 +295,7 @@ class TestTheSameBytes:
 
 SETUPTOOLS = """
 [build-system]
-requires = ["setuptools>=77", "hatch-precompile", "torch==2.13.0"]
+requires = ["setuptools>=77", "hatch-precompile", "torch==TORCH"]
 build-backend = "setuptools.build_meta"
 
 [project]
@@ -312,7 +312,7 @@ report = true
 [[tool.hatch-precompile.entrypoints]]
 target = "kiosk.prints:tint"
 samples = "kiosk.prints:samples"
-"""
+""".replace("TORCH", TORCH)
 
 
 class TestSetuptools:
