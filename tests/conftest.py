@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -21,7 +20,6 @@ TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
 ZOO = TESTS / "zoo"
 MARK = "::result::"
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -109,25 +107,26 @@ def _build(
     return Site(site)
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Made]) -> Made:
-    """What `make` makes of a directory, once for all the workers of pytest-xdist."""
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A directory that `make` fills, once for all the workers of pytest-xdist."""
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
-    directory, done = shared / name, shared / f"{name}.made"
+    directory, made = shared / name, shared / f"{name}.made"
     with FileLock(shared / f"{name}.lock"):
-        if not done.exists():
+        if not made.exists():
             shutil.rmtree(directory, ignore_errors=True)  # what another worker failed at
             directory.mkdir()
-            made = make(directory)
-            done.write_bytes(pickle.dumps(made))
-        return cast(Made, pickle.loads(done.read_bytes()))
+            make(directory)
+            made.touch()
+    return directory
 
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """The zoo (tests/zoo), built and verified; shared, so read-only."""
-    return made_once(tmp_path_factory, "zoo", lambda place: build(ZOO, ZOO / "src", place / "work"))
+    place = made_once(tmp_path_factory, "zoo", lambda place: build(ZOO, ZOO / "src", place / "work"))
+    return Site(place / "work" / "installed")
 
 
 @pytest.fixture

@@ -44,5 +44,7 @@ def explain(entrypoint: str, inputs: str, mode: str, as_json: bool) -> None:
     else:
         for report in reports:
             click.echo(f"entry {report['entry']}: {'hit' if report['hit'] else report['reason']}")
+            if report["remedy"]:
+                click.echo(f"  to make it hit: {report['remedy']}")
     if not any(report["hit"] for report in reports):
         raise SystemExit(1)

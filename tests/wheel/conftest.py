@@ -65,18 +65,20 @@ def build(project: Path, plugin: Path, out: Path, *arguments: str) -> tuple[Path
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    return made_once(tmp_path_factory, "kiosk", _built)
+    work = made_once(tmp_path_factory, "kiosk", _build_kiosk)
+    (wheel,) = (work / "dist").glob("*.whl")
+    return Built(wheel, (work / "log").read_text(), work / "plugin", work / "project")
 
 
-def _built(work: Path) -> Built:
+def _build_kiosk(work: Path) -> None:
     own, _ = build(REPOSITORY, REPOSITORY, work / "own", "--wheel")
     run(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", work / "plugin", own)
     project = work / "project"
     shutil.copytree(TESTS / "kiosk", project, ignore=shutil.ignore_patterns("__pycache__"))
     configuration = project / "pyproject.toml"  # which names one torch; the suite runs with others, too
     configuration.write_text(configuration.read_text().replace("torch==2.13.0", f"torch=={TORCH}"))
-    wheel, log = build(project, work / "plugin", work / "dist", "--wheel")
-    return Built(wheel, log, work / "plugin", project)
+    _, log = build(project, work / "plugin", work / "dist", "--wheel")
+    (work / "log").write_text(log)
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,13 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def environment(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return made_once(tmp_path_factory, "venv", lambda home: _environment(home, built))
+    home = made_once(tmp_path_factory, "venv", lambda home: _make_environment(home, built.wheel))
+    (site,) = home.glob("lib/python*/site-packages")
+    return Environment(home / "bin" / "python", site)
 
 
-def _environment(home: Path, built: Built) -> Environment:
+def _make_environment(home: Path, wheel: Path) -> None:
     run(sys.executable, "-m", "venv", "--without-pip", home)
-    python = home / "bin" / "python"
     (site,) = home.glob("lib/python*/site-packages")
     (site / "parent.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    run(python, "-m", "pip", "install", "--no-deps", "--no-index", built.wheel)
-    return Environment(python, site)
+    run(home / "bin" / "python", "-m", "pip", "install", "--no-deps", "--no-index", wheel)
