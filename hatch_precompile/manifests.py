@@ -12,7 +12,7 @@ import json
 import marshal
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -28,6 +28,7 @@ __all__ = [
     "entrypoint_names",
     "entrypoints_of",
     "find",
+    "graph_files",
     "graphs_of",
     "guards_of",
     "importable",
@@ -178,6 +179,14 @@ def _entrypoint(bundle: FoundManifest, record: dict[str, Any]) -> Entrypoint:
             f"it was built by hatch-precompile {version}"
         )
     return Entrypoint(**recipe, **{key: record[key] for key in ("target", "name", "mode", "activate")})
+
+
+def graph_files(graph: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Variant to the files a graph is called through: its library, or a Python wrapper and its kernels."""
+    files = {variant: [path] for variant, path in (graph.get("libraries") or {}).items()}
+    for variant, path in (graph.get("python") or {}).items():
+        files[variant] = [path, *graph["kernels"][variant]]
+    return files
 
 
 def with_entrypoint(found: list[FoundManifest], name: str) -> list[FoundManifest]:

@@ -69,7 +69,10 @@ def table_schema() -> dict[str, Any]:
     table["required"].remove("package")
     table["properties"]["variants"]["items"] = {"enum": list(KNOWN)}
     table["properties"]["entrypoints"]["minItems"] = 1
-    definitions["Entrypoint"]["oneOf"] = [{"required": ["samples"]}, {"required": ["workload"]}]
+    definitions["Entrypoint"]["oneOf"] = [
+        {"required": ["samples"]},
+        {"required": ["workload"], "not": {"required": ["instance"]}},
+    ]
     # The one key whose form in TOML is another than in the structures.
     (name,) = [field for field in msgspec.structs.fields(Dimension) if field.name == "name"]
     shapes = definitions["Entrypoint"]["properties"]["dynamic-shapes"]

@@ -16,6 +16,7 @@ from hatch_precompile.manifests import (
     ManifestError,
     bytecode_of,
     find,
+    graph_files,
     graphs_of,
     guards_of,
     with_entrypoint,
@@ -105,14 +106,14 @@ def _frames(frames: list[dict[str, Any]]) -> Table:
 
 def _libraries(manifest: dict[str, Any], sizes: dict[str, int]) -> Table:
     """One row a variant: what a CPU must have, and what its libraries weigh."""
-    graphs = [graph.get("libraries") or {} for graph in manifest.get("graphs", [])]
+    graphs = [graph_files(graph) for graph in manifest.get("graphs", [])]
     rows = []
     for variant in manifest.get("variants", []):
         name = variant.get("name")
-        paths = [libraries[name] for libraries in graphs if name in libraries]
-        weight = sum(sizes.get(path, 0) for path in paths)
+        compiled = [files[name] for files in graphs if name in files]
+        weight = sum(sizes.get(path, 0) for files in compiled for path in files)
         requires = ", ".join(variant.get("requires") or []) or "nothing"
-        rows.append([name, f"{len(paths)} of {len(graphs)}", size(weight), requires])
+        rows.append([name, f"{len(compiled)} of {len(graphs)}", size(weight), requires])
     return table("variants", ["name", "graphs", "size", "the CPU must have"], rows)
 
 

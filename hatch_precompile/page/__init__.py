@@ -54,7 +54,7 @@ def render(
         variants=manifest["variants"],
         rows=rows,
         entries=sum(len(frame["entries"]) for frame in manifest["frames"]),
-        libraries=sum(len(graph["libraries"]) for graph in manifest["graphs"]),
+        libraries=sum(file.suffix == ".so" for file in bundle.rglob("*")),
         graphs=len(manifest["graphs"]),
         checks=sum(entry["checks"] for frame in manifest["frames"] for entry in frame["entries"]),
         total=sum(file.stat().st_size for file in bundle.rglob("*") if file.is_file()),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from hatch_precompile.manifests import graph_files
+
 __all__ = ["FAMILIES", "GraphBar", "KindBar", "Share", "graph_bars", "guard_bars", "shares"]
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -65,7 +67,10 @@ class KindBar:
 def shares(manifest: Mapping[str, Any], bundle: Path) -> list[Share]:
     """The bundle by kinds of files, libraries by variant; the largest first."""
     libraries = {
-        path: variant for _, graph in _graphs(manifest) for variant, path in graph["libraries"].items()
+        path: variant
+        for _, graph in _graphs(manifest)
+        for variant, paths in graph_files(graph).items()
+        for path in paths
     }
     sizes: Counter[tuple[str, str]] = Counter()
     for file in bundle.rglob("*"):
@@ -82,7 +87,10 @@ def graph_bars(manifest: Mapping[str, Any], bundle: Path) -> list[GraphBar]:
     """The libraries of every graph, the largest first. A backward graph is one of its own."""
     found = []
     for name, graph in _graphs(manifest):
-        sizes = {variant: (bundle / path).stat().st_size for variant, path in graph["libraries"].items()}
+        sizes = {
+            variant: sum((bundle / path).stat().st_size for path in paths)
+            for variant, paths in graph_files(graph).items()
+        }
         found.append((name, sizes, graph.get("why_wrapped", "")))
     found.sort(key=lambda graph: -sum(graph[1].values()))
     most = max((sum(sizes.values()) for _, sizes, _ in found), default=1)

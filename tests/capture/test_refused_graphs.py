@@ -18,6 +18,7 @@ from hatch_precompile import torch_internals
 from hatch_precompile.errors import BuildError
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.torch_internals import CompiledGraph, compile_graph
+from hatch_precompile.variants import Variant
 
 WRAPPED = "std::array<AtenTensorHandle, num_outputs> inductor_entry_impl; num_outputs=1"
 
@@ -43,6 +44,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CompiledGraph]:
         inner: Callable[..., Any],
         outer: Callable[..., Any] = lambda gm, inputs, inner_compile: inner_compile(gm, inputs),
         libraries: int = 1,
+        variants: tuple[str, ...] = ("native",),
     ) -> CompiledGraph:
         from torch._inductor import compile_fx
         from torch._inductor.codecache import CppWrapperCodeCache
@@ -61,7 +63,8 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CompiledGraph]:
         monkeypatch.setattr(compile_fx, "compile_fx_inner", compile_inner)
         monkeypatch.setattr(compile_fx, "compile_fx", outer)
         gm = torch.fx.symbolic_trace(lambda x: x + 1)
-        return compile_graph(gm, [torch.ones(2)], {"native": {}}, "operators")[1]
+        targets = [Variant(name, (), {}) for name in variants]
+        return compile_graph(gm, [torch.ones(2)], targets, "operators")[1]
 
     return find
 
@@ -87,6 +90,13 @@ def test_several_parts(graph: Callable[..., CompiledGraph]) -> None:
 @pytest.mark.parametrize("number", [0, 2])
 def test_not_one_library(graph: Callable[..., CompiledGraph], number: int) -> None:
     assert graph(compiled, libraries=number).obstacle == f"inductor made {number} libraries of it"
+
+
+def test_other_strides(graph: Callable[..., CompiledGraph]) -> None:
+    """What calls a graph was traced for the strides of one of its variants."""
+    strides = iter([[("8", "1")], [("1", "8")]])
+    made = graph(lambda: compiled(output_strides=next(strides)), variants=("x86-64-v2", "x86-64-v3"))
+    assert made.obstacle == "the variant x86-64-v3 returns other strides"
 
 
 def refused_at_first(**facts: Any) -> Callable[[], Any]:
