@@ -168,7 +168,7 @@ class Entrypoint:
             # `Module.__call__` prefers it; on the class it serves every instance.
             self._put(self.value, "_compiled_call_impl", self._runner(None))
         elif isinstance(self.value, (staticmethod, classmethod)):
-            wrapper = self._wrapper(unwrap(self.value.__func__))
+            wrapper = self._wrapper(unwrap(self.value.__func__), isinstance(self.value, classmethod))
             self._put(self.owner, self.attribute, type(self.value)(wrapper))
         else:
             self._replace(self._wrapper(self.value))
@@ -203,11 +203,8 @@ class Entrypoint:
         for frame in self.frames:
             frame.watch_again()
 
-    def _wrapper(self, function: Any) -> Any:
-        import functools
-
-        wrapper: Any = functools.update_wrapper(self._runner(function), function)
-        torch_private.stand_in(wrapper, function)
+    def _wrapper(self, function: Any, class_method: bool = False) -> Any:
+        wrapper = torch_private.standing_in(self._runner(function), function, class_method=class_method)
         wrapper._precompiled_original = function
         wrapper._precompiled_wrapper = wrapper
         return wrapper

@@ -12,6 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import update_wrapper
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import CodeType
 from typing import Any
@@ -34,7 +35,7 @@ __all__ = [
     "load_library",
     "recompiles_log",
     "set_eval_frame",
-    "stand_in",
+    "standing_in",
 ]
 
 # set_eval_frame(False) is run-only mode: entries are used, nothing is compiled. It is per thread.
@@ -102,11 +103,25 @@ class _Attributes(dict[str, Any]):
         return iter(self.keys())
 
 
-def stand_in(wrapper: Any, function: Any) -> None:
-    """Make dynamo take `function` where it compiles or inlines `wrapper`."""
-    wrapper.__dict__ = _Attributes(wrapper.__dict__)
+# From 2.15 on dynamo fails at a class method whose function another one stands in for.
+_INLINES_CLASS_METHODS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
+
+
+def standing_in(run: Callable[..., Any], function: Any, *, class_method: bool) -> Any:
+    """A wrapper that is `run` when it is called, and `function` where dynamo compiles or inlines it."""
+    if class_method and not _INLINES_CLASS_METHODS:
+
+        def traceable(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs) if torch.compiler.is_compiling() else run(*args, **kwargs)
+
+        wrapper: Any = update_wrapper(traceable, function)
+        wrapper.__dict__ = _Attributes(wrapper.__dict__)
+    else:
+        wrapper = update_wrapper(run, function)
+        wrapper.__dict__ = _Attributes(wrapper.__dict__)
+        wrapper._torchdynamo_inline = function
     wrapper._torchdynamo_orig_callable = function
-    wrapper._torchdynamo_inline = function
+    return wrapper
 
 
 class StateGuard:
