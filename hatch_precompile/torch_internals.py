@@ -21,11 +21,13 @@ from types import CodeType
 from typing import Any
 
 import torch
+from torch.utils._sympy.numbers import int_oo
 
 from hatch_precompile.lower.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.variants import Variant
 
 __all__ = [
+    "NO_LIMIT",
     "NO_OPERATIONS",
     "CompiledGraph",
     "FrameTrace",
@@ -42,6 +44,9 @@ __all__ = [
 
 NO_OPERATIONS = "No ops traced for the FX graph"
 """In dynamo's reason for giving up on a frame: there is nothing in it to compile."""
+
+NO_LIMIT = int_oo
+"""The upper end of a dimension's range where it has none."""
 
 
 @dataclass
@@ -393,7 +398,9 @@ def _compile_variant(
             part.obstacle = part.obstacle or f"inductor made {len(paths)} libraries of it"
         part.libraries.update((variant, path) for path in paths)
         return compiled
-    with inductor_config.patch(cpp_wrapper=False, compile_threads=1), _kernel_paths() as kernels:
+    # A C++ wrapper has kernels saved for it, by code of inductor's in this one.
+    plain = {"cpp_wrapper": False, "compile_threads": 1, "triton.store_cubin": False}
+    with inductor_config.patch(plain), _kernel_paths() as kernels:
         try:
             compiled = compile_fx_inner(spare, inputs, **{**settings, "cpp_wrapper": False})
         except InductorError:

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.torch_internals import NO_LIMIT
 
 __all__ = [
     "Declared",
@@ -270,6 +271,9 @@ def _mark(name: str, tensor: torch.Tensor, index: int, dimension: Dimension) -> 
     if size < 2 or outside:
         torch._dynamo.mark_static(tensor, index)
         return
+    if low is not None or high is not None:
+        # Dynamo wants both ends of a range or none.
+        low, high = (2 if low is None else low), (NO_LIMIT if high is None else high)
     torch._dynamo.mark_dynamic(tensor, index, min=low, max=high)
 
 

@@ -8,6 +8,7 @@ Seen in torch 2.13.0 (torch/_inductor/codegen/wrapper.py).
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any, TypeGuard
 
 import torch
@@ -46,7 +47,11 @@ def portable_wrapper(source: str, extern_kernels: Any) -> str:
     rewrite = _Rewrite(extern_kernels)
     rewritten = [(statement, rewrite.visit(statement)) for statement in module.body]
     body = [after for before, after in rewritten if before in needed]
-    return ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
+    text = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
+    left = re.search(r"torch\._inductor[\w.]*", text)
+    if left is not None:
+        raise NotPortable(left[0])
+    return text
 
 
 class _Rewrite(ast.NodeTransformer):

@@ -201,7 +201,7 @@ def test_the_code_of_what_is_no_function() -> None:
         (Leaf("type_match_guard", (0, WORDS)), "a type guard on something else than the value's type"),
         (Leaf("id_match_guard", (0, WORDS)), "an identity guard on something else than the value"),
         (
-            Leaf("dimension_marking_guard", ({"_dynamo_new_mark": {0}}, set(), set(), WORDS)),
+            Leaf("dimension_marking_guard", ({"_dynamo_new_mark": {0}}, [], {}, WORDS)),
             "the dimension marking ['_dynamo_new_mark']",
         ),
     ],

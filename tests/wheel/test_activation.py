@@ -320,7 +320,7 @@ probe.result(**zoo._precompiled.status(), logs=logs)
     assert seen["logs"] == []
     assert (seen["reason"], seen["variant"]) == ("", "native")
     assert list(seen["entrypoints"]) == [
-        "mlp", "chatty", "jitted", "onasking", "whiten", "apply", "halve", "shifted", "bert",
+        "mlp", "chatty", "jitted", "onasking", "whiten", "apply", "halve", "shifted", "bert", "ripple",
     ]  # fmt: skip
     assert seen["entrypoints"]["mlp"] == {
         "target": "zoo.models:Mlp",

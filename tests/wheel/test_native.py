@@ -126,7 +126,7 @@ probe.result(
 import torch, zoo, probe, sys
 ours = lambda: [type(f).__module__ for f in sys.meta_path if type(f).__module__.startswith("zoo")]
 before = ours()
-import zoo.models, zoo.functions, zoo.tools, zoo.bert
+import zoo.models, zoo.functions, zoo.tools, zoo.bert, zoo.used
 probe.result(before=before, after=ours())
 """).result
         assert seen == {"before": ["zoo._precompiled.watching"], "after": []}

