@@ -153,11 +153,14 @@ def test_numbers_that_were_declared_may_have_any_value_of_their_type(programs: S
         + """
 results = []
 x = torch.tensor([1.0, 0.0, 4.0, 0.0])
+def values(call, *numbers):  # inductor lays out what nonzero gives in its own way: no strides
+    kind, *tensors = observed(call, x, *numbers)[0]
+    return [(dtype, size, content) for dtype, size, _, content in tensors]
 for factor, places, _ in probe.argument():
     before = status("counted")["hits"]
-    ours = observed(shapes.counted, x, factor, places)[0]
+    ours = values(shapes.counted, factor, places)
     results.append([status("counted")["hits"] > before,
-                    close(ours, observed(shapes.counted._precompiled_original, x, factor, places)[0])])
+                    close(ours, values(shapes.counted._precompiled_original, factor, places))])
 not_a_number = shapes.counted(x, float("nan"), 3)[1]
 probe.result(results=results, nan=bool(not_a_number.isnan().all()), imported=imported())
 """,

@@ -131,4 +131,4 @@ probe.result(result=result, rows=rows, said=[str(each.message) for each in said]
     assert seen["rows"] == [[4.0, 4.0]] * 3
     assert (seen["active"], seen["hits"]) == ([False, True], [0, 1])
     assert len(seen["said"]) == 1
-    assert "programs.scenarios.plus_one.__code__ has changed since the build" in seen["said"][0]
+    assert "programs.scenarios.plus_one has changed since the build" in seen["said"][0]
