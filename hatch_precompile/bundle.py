@@ -101,6 +101,7 @@ class _Writer:
                 "on_miss": entrypoint.on_miss,
                 "samples": part.samples,
                 "recipe": _recipe(entrypoint),
+                "skipped": [msgspec.to_builtins(skipped) for skipped in part.skipped],
                 "frames": numbers,
             }
         )

@@ -117,6 +117,10 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """With `activate = "call"`, what a call does that nothing compiled fits: it runs eagerly, it is compiled
     now by `torch.compile`, or it raises `PrecompileError`."""
 
+    on_skip: Literal["fail", "eager"] = "fail"
+    """What happens with a function that torch.compile gives up on, such as one with a graph break in a loop:
+    the build stops, or the function runs as Python and what it calls is compiled all the same."""
+
     options: dict[str, Any] = {}
     """Settings for inductor, as in `torch.compile(options=...)`."""
 

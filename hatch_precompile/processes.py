@@ -86,6 +86,8 @@ def run_module(
         "PYTHONUNBUFFERED": "1",
         "PYTHONSAFEPATH": "1",  # `-m` would put the working directory before all of these
         "PYTHONHASHSEED": "0",  # sets iterate alike in every build
+        # What it imports are the author's files, and setuptools packs the folder it imports them from.
+        "PYTHONDONTWRITEBYTECODE": "1",
         **environment,
     }
     theirs, ours = os.pipe()

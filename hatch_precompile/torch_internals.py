@@ -167,6 +167,8 @@ def capture_settings(
             fail_on_recompile_limit_hit=True,
             suppress_errors=False,
             caching_precompile=False,
+            # Left alone, dynamo gives up on every function that calls a recurrent layer.
+            allow_rnn=True,
         ),
         functorch_config.patch(enable_autograd_cache=False),
         inductor_config.patch(
@@ -252,7 +254,7 @@ def _without_paths() -> Iterator[None]:
 def tracing_frames(
     on_frame: Callable[[FrameTrace], None], on_skip: Callable[[CodeType, str], None]
 ) -> Iterator[None]:
-    """Call `on_frame` for each frame dynamo compiles and `on_skip` for each it gives up on."""
+    """Call `on_frame` for each frame dynamo compiles, and `on_skip` with the reason for each it skips."""
     from torch._dynamo import convert_frame
     from torch._dynamo.guards import CheckFunctionManager
 
@@ -274,10 +276,10 @@ def tracing_frames(
         try:
             result = compile_frame(code, *args, **kwargs)
         except torch._dynamo.exc.Unsupported as error:
-            on_skip(code, str(error))
+            on_skip(code, _in_a_line(str(error)))
             raise
         if result.guarded_code is None and getattr(result, "skip_reason", None):
-            on_skip(code, str(result.skip_reason))
+            on_skip(code, _in_a_line(str(result.skip_reason)))
         return result
 
     CheckFunctionManager.__init__ = build_guards
@@ -288,6 +290,23 @@ def tracing_frames(
         handle.remove()
         CheckFunctionManager.__init__ = build
         convert_frame._compile = compile_frame
+
+
+def _in_a_line(reason: str) -> str:
+    """What dynamo explains at length: what it met, the last of several first, and the user's line."""
+    heads = [part.strip().partition("\n")[0] for part in re.split(r"\*\*\* While handling .*\*\*\*", reason)]
+    words = "; ".join(dict.fromkeys(head for head in reversed(heads) if head)) or "no reason given"
+    line = _last_line(reason.partition("from user code:")[2])
+    return f"{words}, at {line}" if line else words
+
+
+def _last_line(stack: str) -> str:
+    """The innermost line of a stack in text: `model.py:10 in forward`, or nothing."""
+    lines = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', stack)
+    if not lines:
+        return ""
+    file, number, function = lines[-1]
+    return f"{Path(file).name}:{number} in {function}"
 
 
 def _injected_globals(output: Any) -> dict[str, Any]:
@@ -366,10 +385,8 @@ def compile_graph(
 def _first_line(gm: Any) -> str:
     """Where the first operation of a graph is in the user's source: `model.py:10 in forward`."""
     for node in gm.graph.nodes:
-        lines = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', node.stack_trace or "")
-        if lines and node.op.startswith("call"):
-            file, number, function = lines[-1]
-            return f"{Path(file).name}:{number} in {function}"
+        if node.op.startswith("call") and (line := _last_line(node.stack_trace or "")):
+            return line
     return ""
 
 

@@ -98,7 +98,6 @@ def run_samples(
             "PATH": str(empty),
             "CXX": str(empty / "no-compiler"),
             "HATCH_PRECOMPILE": "strict",
-            "PYTHONDONTWRITEBYTECODE": "1",  # importing a module while a sample runs is no write of ours
         },
         inherit=False,
         quiet_limit=timeout,

@@ -95,10 +95,22 @@ class _Verification:
         except self.miss as error:  # what is a warning elsewhere
             raise VerifyError(str(error)) from error
         sys.addaudithook(_refuse_side_effects)
-        return [
+        results = [
             self._call(target, sample, number, len(samples))
             for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1)
         ]
+        if not any(result.problem for result, _ in results):
+            self._require_all_used()
+        return results
+
+    def _require_all_used(self) -> None:
+        """A function that runs eagerly because nobody asks its entries is no miss, so nothing else tells."""
+        hits: dict[str, int] = {}
+        for entry in self._status()["by_entry"]:
+            hits[entry["function"]] = hits.get(entry["function"], 0) + entry["hits"]
+        unused = [function for function, number in hits.items() if not number]
+        if unused:
+            raise VerifyError(f"what was compiled of {', '.join(unused)} is not used by any sample")
 
     def _call(self, target: Target, sample: Sample, number: int, total: int) -> tuple[SampleResult, Any]:
         call = target.call
@@ -155,15 +167,26 @@ class _Verification:
         )
         return replace(result, difference=difference)
 
+    def _status(self) -> Any:
+        return self.runtime.status()["entrypoints"][self.entrypoint.name]
+
     def _hits(self) -> int:
-        return int(self.runtime.status()["entrypoints"][self.entrypoint.name]["hits"])
+        status = self._status()
+        if status["skipped"]:  # perhaps the target itself: any function's
+            return sum(entry["hits"] for entry in status["by_entry"])
+        return int(status["hits"])
 
     def _why(self, target: Target, sample: Sample) -> str:
-        left_out = self.runtime.status()["entrypoints"][self.entrypoint.name]["left_out"]
+        left_out = self._status()["left_out"]
         if left_out:
             return "; ".join(left_out)
         if target.kind == "module class":
-            reports = self.runtime.explain(self.entrypoint.name, target.call, *sample.args, **sample.kwargs)
+            try:
+                reports = self.runtime.explain(
+                    self.entrypoint.name, target.call, *sample.args, **sample.kwargs
+                )
+            except KeyError as error:
+                return str(error.args[0])
             return "; ".join(report["reason"] for report in reports)
         return "no entry's guards accept it"
 

@@ -45,7 +45,8 @@ def install() -> None:
 def status() -> dict[str, Any]:
     """What is installed here: `{"installed", "reason", "variant", "entrypoints": {name: {...}}}`.
 
-    Each entrypoint has `entries`, `hits`, `misses`, `active`, `left_out` (reasons, in words) and `by_entry`.
+    Each entrypoint has `entries`, `hits`, `misses`, `active`, `left_out` (reasons, in words), `skipped`
+    (functions that run as Python) and `by_entry`.
     """
     if _installation is None:
         reason = "HATCH_PRECOMPILE=off" if os.environ.get("HATCH_PRECOMPILE") == "off" else _reason

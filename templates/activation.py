@@ -14,7 +14,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
-from .references import Stale, check, resolve, unwrap
+from .references import Stale, check, function_with, resolve, unwrap
 
 if TYPE_CHECKING:
     from .entries import Entry
@@ -43,6 +43,7 @@ class Frame:
         self.misses = 0
         self.loaded = False
         self.forgotten = False
+        self.awaited = False
         self.entries: list[Entry] = []
         self.code: CodeType
         self.globals: dict[str, Any]
@@ -54,6 +55,27 @@ class Frame:
             found = check(*self.record["code"])
             code = found.__code__ if isinstance(found, FunctionType) else found
         self.code = code
+
+    def find(self) -> None:
+        """Locate the function and watch it, now or once its module has been imported. Raises Stale."""
+        installation = self.installation
+        if hasattr(self, "code") or installation.uninstalled:
+            return
+        modules = {self.record["module"], self.record["code"][0]}
+        missing = {module for module in modules if not installation.is_usable(module)}
+        if not missing:
+            self.locate()
+            self.watch()
+        elif not self.awaited:
+            self.awaited = True
+            installation.when_imported(missing, self._find_later)
+
+    def _find_later(self) -> None:
+        with self.installation.lock:
+            try:
+                self.find()
+            except Exception as error:  # not in an import of the user's
+                self.installation.leave_out(self, self.record, error)
 
     def watch(self) -> None:
         """Bring the entries in at the first lookup; they are seen by that very lookup."""
@@ -154,14 +176,14 @@ class Entrypoint:
         """Watch the frames and, with activate = "call", wrap the target. Raises Stale."""
         for frame in self.frames:
             frame.owners.append(self)
-            if frame.record.get("resume") is None and not hasattr(frame, "code"):
-                try:
-                    frame.locate()
-                except Stale:
-                    if frame is self.frames[0]:
-                        raise
-                    continue  # its module is imported later, by the entry that leads to it
-                frame.watch()
+            if frame.record.get("resume") is not None:
+                continue  # the entry that leads to it brings it
+            try:
+                frame.find()
+            except Stale as error:
+                if frame is self.frames[0]:
+                    raise
+                self.installation.leave_out(frame, frame.record, error)
         if self.record["activate"] != "call":
             return
         if isinstance(self.value, type):
@@ -193,6 +215,10 @@ class Entrypoint:
         if isinstance(value, type):
             value = value.forward  # type: ignore[attr-defined]
         return unwrap(getattr(value, "__func__", value))
+
+    def owns(self, frame: Frame) -> bool:
+        """Whether a frame is the target's own: where that was skipped, the first is of what it calls."""
+        return frame is self.frames[0] and function_with(self.function(), frame.code) is not None
 
     def on_next_call(self, action: Callable[[], None]) -> None:
         """Have the next call of the entrypoint do something first; only with activate = "call"."""

@@ -9,7 +9,7 @@ import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .references import unwrap
+from .references import function_with
 from .remedies import remedy
 
 if TYPE_CHECKING:
@@ -42,8 +42,11 @@ def explain_call(
     entrypoint = installation.entrypoints[name]
     frame = entrypoint.frames[0]
     frame.load()
-    function = _function_of(entrypoint.function(), frame.code)
+    function = function_with(entrypoint.function(), frame.code)
     if function is None:
+        skipped = entrypoint.record.get("skipped")
+        if skipped:
+            raise KeyError(f"the target of {name!r} is not compiled itself, only what it calls")
         raise KeyError(f"the function compiled for {name!r} is not the one its target names now")
     return _reports(frame, _locals(frame.code, function, args, kwargs))
 
@@ -63,7 +66,7 @@ def nearest(frame: Frame, frame_locals: dict[str, Any]) -> dict[str, Any]:
 def explain_bound(entrypoint: Entrypoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """One sentence for the arguments of a frame's code: what the entry that came furthest lacked, and what
     of the entrypoint was left out."""
-    function = _function_of(entrypoint.function(), frame.code)
+    function = function_with(entrypoint.function(), frame.code)
     if function is not None:
         frame_locals = _locals(frame.code, function, args, kwargs)
     else:  # of a function that is called below the target, the free variables are not known
@@ -275,16 +278,6 @@ def _short(value: Any) -> str:
     if isinstance(value, sys.modules["torch"].Tensor):
         text = f"a tensor of shape {tuple(value.shape)}"
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _function_of(function: Any, code: CodeType) -> Any:
-    """The function with this code, at or below the target (a decorated one wraps it)."""
-    function = unwrap(function)
-    for _ in range(8):
-        if getattr(function, "__code__", None) is code:
-            return function
-        function = getattr(function, "__wrapped__", None)
-    return None
 
 
 def _locals(code: CodeType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Installation:
         self.variant: str | None = None
         self._bundle: Bundle | None = None
         self.uninstalled = False
-        self.stop_waiting: Callable[[], None] | None = None
+        self._stop_waiting: list[Callable[[], None]] = []
         self.log: Any = None
         self.manifest = _read_manifest(directory)
         # Another thread may have held the lock; in the child it never gives it back.
@@ -106,13 +106,17 @@ class Installation:
             self.log = Log(self.package, own=True)
         self.waiting = list(self.manifest["entrypoints"])
         missing = {
-            module for record in self.waiting for module in _needs(record) if not self._is_usable(module)
+            module for record in self.waiting for module in _needs(record) if not self.is_usable(module)
         }
         if missing:
-            from .watching import when_imported
-
-            self.stop_waiting = when_imported(missing, self.proceed)
+            self.when_imported(missing, self.proceed)
         self.proceed()
+
+    def when_imported(self, modules: set[str], action: Callable[[], None]) -> None:
+        """Call `action` after each import of one of the modules, until all of them have been imported."""
+        from .watching import when_imported
+
+        self._stop_waiting.append(when_imported(modules, action))
 
     def proceed(self) -> None:
         """Activate every waiting entrypoint whose target and torch have been imported."""
@@ -136,9 +140,9 @@ class Installation:
             give_up(self.package, error, self.mode)
 
     def _ready(self) -> list[Any]:
-        return [record for record in self.waiting if all(map(self._is_usable, _needs(record)))]
+        return [record for record in self.waiting if all(map(self.is_usable, _needs(record)))]
 
-    def _is_usable(self, module: str) -> bool:
+    def is_usable(self, module: str) -> bool:
         """Whether a module's code has run: the package's own has, but for the line that called us."""
         return is_imported(module) or (module == self.package and module in sys.modules)
 
@@ -251,6 +255,7 @@ class Installation:
                     for entry in frame.entries
                 ],
                 "left_out": list(self.left_out.get(name, ())),
+                "skipped": [skipped["function"] for skipped in record.get("skipped", ())],
             }
         reason = self.reason
         if self.entrypoints and self.variant is None and not reason:
@@ -274,8 +279,8 @@ class Installation:
         with self.lock:
             self.uninstalled = True
             self.waiting = []
-            if self.stop_waiting is not None:
-                self.stop_waiting()
+            for stop in self._stop_waiting:
+                stop()
             # The last first: two entrypoints may have wrapped one class.
             for entrypoint in reversed(self.entrypoints.values()):
                 entrypoint.deactivate()

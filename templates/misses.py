@@ -40,7 +40,7 @@ def install_miss(installation: Installation, frame: Frame) -> None:
     def missed(frame_locals: dict[str, Any]) -> bool:
         if installation.uninstalled or current.jitting or not torch_private.standing_by():
             return False
-        if not _is_ours(frame_locals, owners):
+        if not _is_ours(frame, frame_locals):
             return False
         frame.misses += 1
         if log is not None:
@@ -49,15 +49,17 @@ def install_miss(installation: Installation, frame: Frame) -> None:
         if answer is None or entrypoint is None or entrypoint not in owners or entrypoint.on_miss == "eager":
             return False
         # A JIT compile restarts at the target: a frame inside it has no way back to there.
-        return entrypoint.on_miss == "error" or frame is entrypoint.frames[0]
+        return entrypoint.on_miss == "error" or entrypoint.owns(frame)
 
     torch_private.add_entry(code, missed, answer if answer is not None else code)
 
 
-def _is_ours(frame_locals: dict[str, Any], owners: list[Entrypoint]) -> bool:
-    """Whether a frame that several classes share (a decorator's wrapper) runs for one of ours."""
-    classes = tuple(owner.value for owner in owners if isinstance(owner.value, type))
-    if len(classes) < len(owners) or "self" not in frame_locals:
+def _is_ours(frame: Frame, frame_locals: dict[str, Any]) -> bool:
+    """Whether a target's own frame, which classes may share (a decorator's wrapper), runs for one of ours."""
+    classes = tuple(
+        owner.value for owner in frame.owners if isinstance(owner.value, type) and owner.owns(frame)
+    )
+    if len(classes) < len(frame.owners) or "self" not in frame_locals:
         return True
     return isinstance(frame_locals["self"], classes)
 

@@ -14,7 +14,18 @@ import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
-__all__ = ["Damaged", "Stale", "check", "decode", "fingerprint", "follow", "resolve", "spell", "unwrap"]
+__all__ = [
+    "Damaged",
+    "Stale",
+    "check",
+    "decode",
+    "fingerprint",
+    "follow",
+    "function_with",
+    "resolve",
+    "spell",
+    "unwrap",
+]
 
 # A step is (kind, key); these are the kinds.
 ATTRIBUTE = "a"  # getattr(value, key)
@@ -78,6 +89,16 @@ def unwrap(value: Any) -> Any:
         inner = unwrap(value.__func__)
         return value if inner is value.__func__ else MethodType(inner, value.__self__)
     return value
+
+
+def function_with(function: Any, code: CodeType) -> Any:
+    """The function with this code: `function`, or one that it decorates; None where there is none."""
+    function = unwrap(function)
+    for _ in range(8):
+        if getattr(function, "__code__", None) is code:
+            return function
+        function = getattr(function, "__wrapped__", None)
+    return None
 
 
 def resolve(module: str, steps: Any) -> Any:

@@ -13,6 +13,7 @@ __all__ = [
     "GraphRecord",
     "Part",
     "ResumeRecord",
+    "SkippedFrame",
     "TensorInput",
 ]
 
@@ -69,6 +70,13 @@ class FrameRecord(msgspec.Struct, frozen=True):
     entries: list[EntryRecord]
 
 
+class SkippedFrame(msgspec.Struct, frozen=True):
+    """A function torch.compile gave up on, which runs as Python. `reason`: dynamo's, in a line."""
+
+    function: str
+    reason: str
+
+
 class ResumeRecord(msgspec.Struct, frozen=True):
     """The function a graph break continues in: its marshalled code, and the module whose globals it sees."""
 
@@ -102,7 +110,7 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The capture of one entrypoint."""
+    """The capture of one entrypoint. The target's own frame, where it was compiled, is the first."""
 
     name: str
     target: str
@@ -114,4 +122,5 @@ class Part(msgspec.Struct, frozen=True):
     torch: str
     torch_git: str
     seconds: float
+    skipped: list[SkippedFrame] = []
     conditions: dict[str, Conditions] = {}  # by the entry's `data`; nothing of it goes into the bundle

@@ -24,8 +24,10 @@ from hatch_precompile.capture.record import (
     GraphRecord,
     Part,
     ResumeRecord,
+    SkippedFrame,
 )
 from hatch_precompile.capture.target import (
+    Declared,
     Sample,
     Target,
     find_declared,
@@ -96,7 +98,7 @@ class _Session:
         self.conditions: dict[str, Conditions] = {}
         self.sample = 0
         self.failure: BuildError | None = None
-        self.skipped: list[str] = []
+        self.skipped: dict[CodeType, SkippedFrame] = {}
         # Here it is the runtime's module itself, in the target process the wheel's copy of it.
         self.operators = f"{package}._precompiled.torch_private"
         sys.modules[self.operators] = runtime("torch_private")
@@ -109,7 +111,7 @@ class _Session:
     def run(self) -> Part:
         started = time.perf_counter()
         self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
-        kind = find_declared(self.entrypoint).kind
+        declared = find_declared(self.entrypoint)
         samples = list(samples_of(self.entrypoint))
         targets = find_targets(self.entrypoint, samples)
         with (
@@ -122,10 +124,11 @@ class _Session:
             compiled = {id(target): target.compiled(self._backend) for target in targets}
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
                 self._run_sample(target, compiled[id(target)], sample, len(samples))
+        self._put_own_frame_first(declared)
         return Part(
             name=self.entrypoint.name,
             target=self.entrypoint.target,
-            kind=kind,
+            kind=declared.kind,
             samples=len(samples),
             frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
             graphs=self.graphs,
@@ -133,8 +136,23 @@ class _Session:
             torch=str(torch.__version__),
             torch_git=str(torch.version.git_version),
             seconds=round(time.perf_counter() - started, 3),
+            skipped=list(self.skipped.values()),
             conditions=self.conditions,
         )
+
+    def _put_own_frame_first(self, declared: Declared) -> None:
+        """The first frame is what the runtime reports on, and from where a miss can be compiled."""
+        function_with = runtime("references").function_with
+        own = [code for code in self.frames if function_with(declared.function(), code) is not None]
+        self.frames = {code: self.frames[code] for code in dict.fromkeys([*own, *self.frames])}
+        if not own and self.entrypoint.on_miss == "compile":
+            reasons = "\n  ".join(f"{each.function}: {each.reason}" for each in self.skipped.values())
+            raise Unsupported(
+                f'on-miss = "compile", but of {self.entrypoint.target} itself nothing was compiled that a '
+                "miss could start from",
+                reasons,
+                'Set on-miss = "eager" or "error", or change the code so that torch.compile takes it whole.',
+            )
 
     # -- samples ---------------------------------------------------------------------------------
 
@@ -143,7 +161,6 @@ class _Session:
         before = sum(map(len, self.frames.values()))
         label = f"sample {self.sample + 1}/{total}"
         self.report(Event(step="sample", sample=self.sample + 1, samples=total))
-        self.skipped.clear()
         mark_dynamic(self.entrypoint, target, sample)
         try:
             with mode_context(self.entrypoint.mode):
@@ -154,11 +171,15 @@ class _Session:
             raise CaptureError(_sample_failed(label, error)) from error
         if self.failure is not None:
             raise self.failure
-        if self.skipped:
+        if self.skipped and self.entrypoint.on_skip == "fail":
             raise Unsupported(
                 f"{label}: torch.compile leaves a frame uncompiled",
-                "\n  ".join(dict.fromkeys(self.skipped)),
-                "Change the code so that torch.compile takes it whole, or name a smaller target.",
+                "\n  ".join(
+                    f"{skipped.function} ({code.co_filename}:{code.co_firstlineno}): {skipped.reason}"
+                    for code, skipped in self.skipped.items()
+                ),
+                "Change the code so that torch.compile takes it whole, or name a smaller target. With "
+                'on-skip = "eager" it runs as Python, and what it calls is compiled.',
             )
         new = sum(map(len, self.frames.values())) - before
         if not self.frames:
@@ -180,13 +201,15 @@ class _Session:
         )
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
-        first_line = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
+        name = f"sample {self.sample + 1}: {code.co_qualname}"
         if NO_OPERATIONS in reason:
             # Nothing is lost: eager Python is all there is to it, and what it calls is looked up as ever.
-            text = f"sample {self.sample + 1}: {code.co_qualname} has no tensor operation and stays as it is"
+            text = f"{name} has no tensor operation and stays as it is"
             self.report(Event(step="note", text=text))
             return
-        self.skipped.append(f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}): {first_line}")
+        self.skipped.setdefault(code, SkippedFrame(code.co_qualname, reason))
+        if self.entrypoint.on_skip == "eager":
+            self.report(Event(step="note", text=f"{name} is skipped and runs as Python: {reason}"))
 
     # -- graphs ----------------------------------------------------------------------------------
 

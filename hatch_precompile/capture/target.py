@@ -82,6 +82,11 @@ class Declared:
     bare: bool = False
     """Of a method: a static or class method, which needs no object."""
 
+    def function(self) -> Any:
+        """The function whose frame is the target's own, or the outermost of its decorators' wrappers."""
+        value = self.value.forward if self.kind == "module class" else self.value
+        return getattr(value, "__func__", value)
+
 
 def find_declared(entrypoint: Entrypoint) -> Declared:
     """Import the target. Raises CaptureError naming the key if it is nothing that can be compiled."""

@@ -41,6 +41,7 @@ class TestWarn:
         "local": "has no name that another process could find it by",
         "made": "has no name that another process could find it by",
         "looping": "sample 1/1: torch.compile leaves a frame uncompiled",
+        "startless": 'on-miss = "compile", but of broken.models:calling itself nothing was compiled',
         "untraceable": "sample 1/1: torch.compile captured nothing of broken.models:untraceable",
         "die": "the capturing process ended with 42",
     }
@@ -57,6 +58,7 @@ class TestWarn:
             entrypoint("Local"),
             entrypoint("Made"),
             entrypoint("looping"),
+            entrypoint("calling", name="startless", **{"on-skip": "eager", "on-miss": "compile"}),
             entrypoint("untraceable"),
             entrypoint("die"),
             said=lines,
@@ -83,7 +85,13 @@ class TestWarn:
 
     def test_a_graph_break_in_a_loop_names_the_frame(self, said: dict[str, str]) -> None:
         assert "looping (" in said["looping"]
+        assert "graph break in loop; Failed to trace builtin operator, at models.py:" in said["looping"]
         assert "Change the code so that torch.compile takes it whole" in said["looping"]
+        assert 'With on-skip = "eager" it runs as Python, and what it calls is compiled.' in said["looping"]
+
+    def test_what_a_miss_cannot_start_from_is_named(self, said: dict[str, str]) -> None:
+        assert "calling: graph break in loop" in said["startless"]
+        assert 'Set on-miss = "eager" or "error"' in said["startless"]
 
     def test_the_rest_is_built(self, said: dict[str, str]) -> None:
         assert "fine" not in said

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Site, build_entrypoints
+from tests.conftest import Site, build_entrypoints, made_once
 
 HERE = Path(__file__).parent
 
@@ -51,13 +51,33 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "dynamic-shapes": {"x": {"0": {"name": "rows", "min": 3, "max": 5}}},
     },
     {"target": "programs.scenarios:search", "name": "search", "samples": "programs.scenarios:searches"},
+    *(
+        {
+            "target": f"programs.skipped:{name}",
+            "name": name,
+            "samples": "programs.skipped:samples",
+            "on-skip": "eager",
+        }
+        for name in ("calls_what_loops", "imports_in_its_loop", "Repeating")
+    ),
+    {
+        "target": "programs.modules:Recurrent",
+        "name": "recurrent",
+        "instance": "programs.modules:recurrent",
+        "samples": "programs.modules:sequences",
+    },
 ]
 
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """The package tests/language/programs, built and verified; shared, so read-only."""
-    return build_entrypoints("programs", ENTRYPOINTS, HERE, tmp_path_factory.mktemp("programs") / "work")
+    place = made_once(
+        tmp_path_factory,
+        "programs",
+        lambda place: build_entrypoints("programs", ENTRYPOINTS, HERE, place / "work"),
+    )
+    return Site(place / "work" / "installed")
 
 
 START = """

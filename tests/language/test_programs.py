@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -263,6 +263,97 @@ probe.result(results=results, imported=imported())
         **{name: [[0, True]] for name in refused},
     }
     assert seen["imported"] == []
+
+
+def test_recurrent_layers(programs: Site) -> None:
+    seen = programs.run(
+        START
+        + """
+model, (x,) = modules.recurrent().eval(), modules.sequences()[0]
+other = modules.Recurrent().eval()
+with torch.no_grad():
+    same = [all(torch.allclose(ours, eager, atol=1e-6) for ours, eager in zip(each(x), each._call_impl(x)))
+            for each in (model, other)]
+probe.result(same=same, hits=status("recurrent")["hits"], imported=imported())
+"""
+    ).result
+    assert seen == {"same": [True, True], "hits": 2, "imported": []}
+
+
+class TestSkippedFrames:
+    """With on-skip = "eager", a function with a graph break in a loop runs as Python; what it calls hits."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def seen(cls, programs: Site) -> Any:
+        return programs.run(
+            START
+            + """
+from programs import skipped
+
+def hits(name):
+    found = {}
+    for entry in status(name)["by_entry"]:
+        function = entry["function"].partition("_at_")[0]
+        found[function] = found.get(function, 0) + entry["hits"]
+    return found
+
+def tried(name, call, eager, x, *owner):
+    result = {"same": close(observed(call, x), observed(eager, x)), "hits": hits(name)}
+    result["skipped"] = status(name)["skipped"]
+    try:
+        with torch.no_grad():
+            result["explained"] = programs._precompiled.explain(name, *owner, x)[0]["hit"]
+    except KeyError as error:
+        result["explained"] = error.args[0]
+    try:
+        result["double"] = observed(call, x.double())
+    except RuntimeError as error:
+        result["double"] = str(error)
+    return result
+
+x, model = skipped.inputs(), skipped.Repeating().eval()
+results = {name: tried(name, function, function._precompiled_original, x)
+           for name in ("calls_what_loops", "imports_in_its_loop")
+           for function in [getattr(skipped, name)]}
+results["Repeating"] = tried("Repeating", model, model._call_impl, x, model)
+probe.result(**results, imported=imported())
+""",
+            HATCH_PRECOMPILE="strict",
+        ).result
+
+    CALLED: ClassVar = {
+        "calls_what_loops": {"calls_what_loops": 1, "step": 3, "torch_dynamo_resume_in_calls_what_loops": 1},
+        "imports_in_its_loop": {"half": 2},
+        "Repeating": {"Block.forward": 2},
+    }
+
+    @pytest.mark.parametrize("name", CALLED)
+    def test_what_it_calls_is_served_each_time(self, seen: Any, name: str) -> None:
+        assert seen[name]["same"]
+        assert seen[name]["hits"] == self.CALLED[name]
+
+    @pytest.mark.parametrize("name", CALLED)
+    def test_a_miss_in_what_it_calls_is_a_miss(self, seen: Any, name: str) -> None:
+        """As strict shows. Of what torch.compile never looks at there are no misses."""
+        assert "has dtype float64, the entry needs float32" in seen[name]["double"]
+
+    def test_status_says_what_runs_as_python(self, seen: Any) -> None:
+        own = {name: seen[name]["skipped"] for name in self.CALLED}
+        assert own == {
+            "calls_what_loops": ["loops"],
+            "imports_in_its_loop": ["imports_in_its_loop"],
+            "Repeating": ["Repeating.forward"],
+        }
+
+    def test_a_call_of_a_target_that_is_skipped_itself_cannot_be_explained(self, seen: Any) -> None:
+        assert seen["calls_what_loops"]["explained"] is True
+        for name in ("imports_in_its_loop", "Repeating"):
+            said = f"the target of '{name}' is not compiled itself, only what it calls"
+            assert seen[name]["explained"] == said
+
+    def test_no_compiler_is_imported(self, seen: Any) -> None:
+        assert seen["imported"] == []
 
 
 class TestTraining:

@@ -64,6 +64,13 @@ def looping(x):
     return x
 
 
+def calling(x):
+    for _ in range(2):
+        x = fine(x)
+        print("here")
+    return x
+
+
 def untraceable(x):
     return [1, 2]
 

@@ -50,6 +50,19 @@ class Trained(nn.Module):
         return self.last(torch.relu(self.norm(self.first(x)))) * self.frozen
 
 
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 4, num_layers=2, batch_first=True)
+        self.gru = nn.GRU(4, 4, batch_first=True)
+        self.rnn = nn.RNN(4, 2, batch_first=True)
+
+    def forward(self, x):
+        x, (hidden, cell) = self.lstm(x)
+        x, last = self.gru(x)
+        return self.rnn(x)[0], hidden, cell, last
+
+
 def made(cls):
     torch.manual_seed(0)
     return cls()
@@ -61,6 +74,14 @@ def mixed():
 
 def trained():
     return made(Trained).train()
+
+
+def recurrent():
+    return made(Recurrent)
+
+
+def sequences():
+    return [(torch.linspace(-1, 2, 24).reshape(2, 3, 4),)]
 
 
 def inputs():
