@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch._inductor.exc import InductorError
 
-from hatch_precompile import torch_internals
 from hatch_precompile.errors import BuildError
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.torch_internals import CompiledGraph, compile_graph
+from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.variants import Variant
 
 WRAPPED = "std::array<AtenTensorHandle, num_outputs> inductor_entry_impl; num_outputs=1"
@@ -151,14 +151,14 @@ def test_a_backward_that_was_left_for_later(monkeypatch: pytest.MonkeyPatch) -> 
         aot_config=None,
         **dict.fromkeys(names),
     )
-    with torch_internals._Wrappers(graph).watched():
+    with Wrappers(graph).watched():
         runtime_wrappers.AOTDispatchAutograd.post_compile(spec)
     assert graph.obstacle == "its backward was not compiled"
 
 
 def test_wrappers_that_cannot_be_stored() -> None:
     graph = CompiledGraph(why_wrapped="it uses tensor subclasses")
-    wrappers = torch_internals._Wrappers(graph)
+    wrappers = Wrappers(graph)
     wrappers.config = types.SimpleNamespace(
         num_params_buffers=0, aot_id=0, keep_inference_input_mutations=True, dynamic_shapes=False
     )

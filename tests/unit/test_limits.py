@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LIMITS = (ROOT / "docs/limits.md").read_text()
 SOURCES = [
-    ROOT / "hatch_precompile/torch_internals.py",
+    *sorted((ROOT / "hatch_precompile/torch_internals").glob("*.py")),
     ROOT / "hatch_precompile/capture/session.py",
     *sorted((ROOT / "hatch_precompile/lower").glob("*.py")),
 ]

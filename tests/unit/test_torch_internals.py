@@ -30,6 +30,7 @@ from hatch_precompile import torch_internals
 from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
 from hatch_precompile.runtime_package import runtime
+from hatch_precompile.torch_internals import inductor
 from hatch_precompile.variants import _EXTENSIONS, _LEVELS, _needed
 
 REPOSITORY = Path(__file__).parents[2]
@@ -218,7 +219,7 @@ class TestInductor:
 
         assert inspect.ismethod(CppWrapperCodeCache.load_pybinding)
         before = dict(vars(CppWrapperCodeCache))
-        with torch_internals._library_paths("somewhere") as paths:
+        with inductor._library_paths("somewhere") as paths:
             assert vars(CppWrapperCodeCache) != before
         assert paths == []
         assert vars(CppWrapperCodeCache) == before
@@ -283,7 +284,7 @@ class TestInductor:
         amx._is_avx512_bf16_supported = avx512._is_avx512_bf16_supported = True
         everything = [amx, cpu_vec_isa.VecAVX512VNNI(), avx512, cpu_vec_isa.VecAVX2()]
         monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", lambda: everything)
-        with torch_internals._vectors_within((*_needed(level), *extensions)):
+        with inductor._vectors_within((*_needed(level), *extensions)):
             isa = cpu_vec_isa.pick_vec_isa()
         if picked is None:
             assert isa is cpu_vec_isa.invalid_vec_isa

@@ -468,3 +468,14 @@ LIBRARY.impl("halves", lambda x: (x.new_empty(1, x.size(1)), x.new_empty(x.size(
 def calls_an_operator_of_a_library(x):
     a, b = torch.ops.programs_low.halves(x.sin())
     return a.cos() + b.sum()
+
+
+LIBRARY.define("maybe(Tensor x, bool both) -> (Tensor, Tensor?)")
+LIBRARY.impl("maybe", lambda x, both: (x + 1, x * 2 if both else None), "CPU")
+LIBRARY.impl("maybe", lambda x, both: (torch.empty_like(x), torch.empty_like(x) if both else None), "Meta")
+
+
+@program
+def calls_an_operator_that_returns_none(x):
+    a, b = torch.ops.programs_low.maybe(x.sin(), False)
+    return a * 2 if b is None else a + b

@@ -1,0 +1,36 @@
+"""Every private torch API the plugin uses, behind names that say what it is for.
+
+Seen in torch 2.13.0. tests/unit/test_torch_internals.py fails first when one of them changes.
+The runtime's own list is templates/torch_private.py.
+"""
+
+from __future__ import annotations
+
+from hatch_precompile.torch_internals.dynamo import (
+    NO_LIMIT,
+    NO_OPERATIONS,
+    FrameTrace,
+    graph_break_reasons,
+    guard_builder,
+    guard_manager_classes,
+    relational_guards,
+    resume_function,
+    tracing_frames,
+)
+from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
+from hatch_precompile.torch_internals.settings import capture_settings
+
+__all__ = [
+    "NO_LIMIT",
+    "NO_OPERATIONS",
+    "CompiledGraph",
+    "FrameTrace",
+    "capture_settings",
+    "compile_graph",
+    "graph_break_reasons",
+    "guard_builder",
+    "guard_manager_classes",
+    "relational_guards",
+    "resume_function",
+    "tracing_frames",
+]

@@ -1,0 +1,136 @@
+"""What AOTAutograd puts around a compiled graph."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hatch_precompile.torch_internals.inductor import CompiledGraph
+
+__all__ = ["Wrappers"]
+
+
+class Wrappers:
+    """Sees which of AOTAutograd's wrappers go around a graph, and with what.
+
+    Where they amount to what the runtime does itself the graph is native. Else they are pickled, in
+    their order, to be put around the graph again by torch's own code in the target process.
+    """
+
+    _IDLE = (
+        ("AOTDedupeWrapper", "the same tensor is passed to it twice"),
+        ("AOTSyntheticBaseWrapper", "its inputs share memory"),
+        ("AOTDispatchSubclassWrapper", "it uses tensor subclasses"),
+        ("FunctionalizedRngRuntimeWrapper", "its random numbers are functionalized"),
+        ("EffectTokensWrapper", "it carries effect tokens"),
+    )
+
+    def __init__(self, graph: CompiledGraph) -> None:
+        self.graph = graph
+        self.steps: list[tuple[str, dict[str, Any], Any]] = []
+        self.config: Any = None
+        self._undo: list[tuple[Any, str, Any]] = []
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        import torch._functorch.config as functorch_config
+        from torch._functorch._aot_autograd import runtime_wrappers as module
+
+        for name, reason in self._IDLE:
+            self._watch(getattr(module, name), reason)
+        self._watch(module.RuntimeWrapper, "")
+        self._watch_autograd(module.AOTDispatchAutograd)
+        try:
+            # A backward that were compiled at its first call would be compiled on the target.
+            with functorch_config.patch(force_non_lazy_backward_lowering=True):
+                yield
+        finally:
+            for owner, name, original in self._undo:
+                setattr(owner, name, original)
+
+    def _watch(self, cls: Any, reason: str) -> None:
+        post_compile = cls.post_compile
+
+        def watched(wrapper: Any, compiled_fn: Any, aot_config: Any, **kwargs: Any) -> Any:
+            result = post_compile(wrapper, compiled_fn, aot_config, **kwargs)
+            if result is not compiled_fn:
+                meta = kwargs["runtime_metadata"]
+                if reason:
+                    self.graph.why_wrapped = self.graph.why_wrapped or reason
+                else:
+                    self._read_metadata(meta, wrapper)
+                settings = {spec.name: getattr(wrapper, spec.name) for spec in dataclasses.fields(wrapper)}
+                self.steps.append((cls.__name__, settings, meta))
+                self.config = aot_config
+            return result
+
+        self._undo.append((cls, "post_compile", post_compile))
+        cls.post_compile = watched
+
+    def _watch_autograd(self, cls: Any) -> None:
+        """Training: one step, which puts a RuntimeWrapper around itself."""
+        post_compile = cls.post_compile
+
+        def watched(spec: Any) -> Any:
+            before = len(self.steps)
+            result = post_compile(spec)
+            del self.steps[before:]
+            self.graph.why_wrapped = "it computes gradients"
+            if spec.lazy_backward_info is not None and self.graph.backward is None:
+                self.graph.obstacle = self.graph.obstacle or "its backward was not compiled"
+            names = (
+                "maybe_subclass_meta",
+                "num_symints_saved_for_bw",
+                "backward_state_indices",
+                "disable_amp",
+                "indices_of_inps_to_detach",
+            )
+            self.steps.append((cls.__name__, {name: getattr(spec, name) for name in names}, spec.fw_metadata))
+            self.config = spec.aot_config
+            return result
+
+        self._undo.append((cls, "post_compile", cls.__dict__["post_compile"]))
+        cls.post_compile = staticmethod(watched)
+
+    def _read_metadata(self, meta: Any, wrapper: Any) -> None:
+        from torch._functorch._aot_autograd.schemas import OutputType
+
+        graph = self.graph
+        graph.disable_autocast = wrapper.disable_amp
+        graph.written_inputs = list(meta.mutated_graph_handled_indices_seen_by_autograd)
+        graph.copied_inputs = list(meta.mutated_inp_runtime_indices)
+        reasons = {
+            "it changes an input's shape or storage": any(
+                info.mutates_metadata or info.mutates_storage_metadata for info in meta.input_info
+            ),
+            "it returns views that share a hidden base": bool(meta.num_intermediate_bases),
+            "it changes the grad mode": meta.grad_enabled_mutation is not None,
+        }
+        plain = (OutputType.non_alias, OutputType.unsafe_view_alias, OutputType.custom_function_view)
+        for index, info in enumerate(meta.output_info):
+            if info.output_type is OutputType.is_input:
+                graph.input_outputs[index] = info.base_idx
+            elif info.output_type is OutputType.alias_of_input:
+                graph.view_outputs[index] = info.base_idx
+            elif info.output_type not in plain:
+                reasons["it returns tensors that share memory"] = True
+        for reason, present in reasons.items():
+            if present:
+                graph.why_wrapped = graph.why_wrapped or reason
+
+    def finish(self) -> None:
+        """Pickle the wrappers where the graph needs them."""
+        if not self.graph.why_wrapped:
+            return
+        for _, settings, _ in self.steps:
+            settings.pop("fw_only", None)
+        keep = ("num_params_buffers", "aot_id", "keep_inference_input_mutations", "dynamic_shapes")
+        config = {name: getattr(self.config, name) for name in keep}
+        try:
+            self.graph.wrapping = pickle.dumps((config, self.steps), protocol=5)
+        except Exception as error:
+            self.graph.obstacle = self.graph.obstacle or f"{self.graph.why_wrapped}, and {error}"

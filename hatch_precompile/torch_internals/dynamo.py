@@ -1,0 +1,163 @@
+"""What dynamo does while it traces: the frames it compiles or skips, and what builds their guards."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+from torch.utils._sympy.numbers import int_oo
+
+__all__ = [
+    "NO_LIMIT",
+    "NO_OPERATIONS",
+    "FrameTrace",
+    "graph_break_reasons",
+    "guard_builder",
+    "guard_manager_classes",
+    "last_line",
+    "relational_guards",
+    "resume_function",
+    "tracing_frames",
+]
+
+NO_OPERATIONS = "No ops traced for the FX graph"
+"""In dynamo's reason for giving up on a frame: there is nothing in it to compile."""
+
+NO_LIMIT = int_oo
+"""The upper end of a dimension's range where it has none."""
+
+
+@dataclass
+class FrameTrace:
+    """One frame dynamo compiled: what went in, what came out, and what it rests on.
+
+    code, new_code: the frame's bytecode before and after; frame_globals: the dict it runs in
+    injected: names dynamo put into that dict, with their values; root: the RootGuardManager
+    traced: every code object whose body was traced into the graph
+    """
+
+    code: CodeType
+    new_code: CodeType
+    frame_globals: dict[str, Any]
+    injected: dict[str, Any]
+    root: Any
+    traced: list[CodeType]
+
+
+def guard_manager_classes() -> tuple[type, ...]:
+    """The pybind classes whose methods build dynamo's guard tree."""
+    from torch._C._dynamo import guards
+
+    return (guards.GuardManager, guards.RootGuardManager, guards.DictGuardManager)
+
+
+def relational_guards() -> tuple[Any, tuple[str, ...]]:
+    """The module dynamo calls relational guards through, and their names in it."""
+    import torch._dynamo.guards as module
+
+    return module, (
+        "install_no_tensor_aliasing_guard",
+        "install_object_aliasing_guard",
+        "install_storage_overlapping_guard",
+        "install_symbolic_shape_guard",
+    )
+
+
+def guard_builder() -> Any:
+    """The class whose `add_python_lambda_leaf_guard_to_root` gets symbolic guards as Python text."""
+    from torch._dynamo.guards import GuardBuilder
+
+    return GuardBuilder
+
+
+def graph_break_reasons() -> list[str]:
+    """Dynamo's words for the graph breaks since the counters were last cleared."""
+    from torch._dynamo.utils import counters
+
+    reasons = list(counters["graph_break"]) + list(counters["unimplemented"])
+    counters["graph_break"].clear()
+    counters["unimplemented"].clear()
+    return reasons
+
+
+@contextlib.contextmanager
+def tracing_frames(
+    on_frame: Callable[[FrameTrace], None], on_skip: Callable[[CodeType, str], None]
+) -> Iterator[None]:
+    """Call `on_frame` for each frame dynamo compiles, and `on_skip` with the reason for each it skips."""
+    from torch._dynamo import convert_frame
+    from torch._dynamo.guards import CheckFunctionManager
+
+    transformed: dict[CodeType, CodeType] = {}
+    handle = convert_frame.register_bytecode_hook(transformed.__setitem__)
+    build = CheckFunctionManager.__init__
+    compile_frame = convert_frame._compile
+
+    def build_guards(self: Any, f_code: CodeType, output_graph: Any, *args: Any, **kwargs: Any) -> None:
+        injected = _injected_globals(output_graph)
+        traced = list(output_graph.tracing_context.traced_code)
+        frame_globals = output_graph.global_scope
+        build(self, f_code, output_graph, *args, **kwargs)
+        on_frame(
+            FrameTrace(f_code, transformed[f_code], frame_globals, injected, self.guard_manager.root, traced)
+        )
+
+    def compile_and_watch(code: CodeType, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = compile_frame(code, *args, **kwargs)
+        except torch._dynamo.exc.Unsupported as error:
+            on_skip(code, _in_a_line(str(error)))
+            raise
+        if result.guarded_code is None and getattr(result, "skip_reason", None):
+            on_skip(code, _in_a_line(str(result.skip_reason)))
+        return result
+
+    CheckFunctionManager.__init__ = build_guards
+    convert_frame._compile = compile_and_watch
+    try:
+        yield
+    finally:
+        handle.remove()
+        CheckFunctionManager.__init__ = build
+        convert_frame._compile = compile_frame
+
+
+def _in_a_line(reason: str) -> str:
+    """What dynamo explains at length: what it met, the last of several first, and the user's line."""
+    heads = [part.strip().partition("\n")[0] for part in re.split(r"\*\*\* While handling .*\*\*\*", reason)]
+    words = "; ".join(dict.fromkeys(head for head in reversed(heads) if head)) or "no reason given"
+    line = last_line(reason.partition("from user code:")[2])
+    return f"{words}, at {line}" if line else words
+
+
+def last_line(stack: str) -> str:
+    """The innermost line of a stack in text: `model.py:10 in forward`, or nothing."""
+    lines = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', stack)
+    if not lines:
+        return ""
+    file, number, function = lines[-1]
+    return f"{Path(file).name}:{number} in {function}"
+
+
+def _injected_globals(output: Any) -> dict[str, Any]:
+    names = set(output.installed_globals) | set(output.import_sources)
+    if output.name_of_builtins_dict_key_in_fglobals:
+        names.add(output.name_of_builtins_dict_key_in_fglobals)
+    return {name: output.global_scope[name] for name in names if name in output.global_scope}
+
+
+def resume_function(value: Any) -> tuple[CodeType, str]:
+    """The code and the module of a resume function, as dynamo bound it in a frame's globals.
+
+    One with free variables is bound as a factory that takes the closure.
+    """
+    if value.__code__.co_name == "_make_fn":
+        cells = dict(zip(value.__code__.co_freevars, value.__closure__, strict=True))
+        return cells["code"].cell_contents, cells["f_globals"].cell_contents["__name__"]
+    return value.__code__, value.__globals__["__name__"]

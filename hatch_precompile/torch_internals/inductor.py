@@ -1,0 +1,309 @@
+"""A graph in, and for each variant a library, or a Python wrapper with its kernels, out."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import platform
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hatch_precompile.lower.python_wrapper import NotPortable, portable_wrapper
+from hatch_precompile.torch_internals.autograd import Wrappers
+from hatch_precompile.torch_internals.dynamo import last_line
+from hatch_precompile.variants import Variant
+
+__all__ = ["CompiledGraph", "compile_graph"]
+
+
+@dataclass
+class CompiledGraph:
+    """What inductor made of one graph, for each variant, and what must run around it.
+
+    libraries: variant -> shared library; constants: tensors the library wants after its inputs
+    python, kernels: instead of a library, variant -> source of a Python wrapper and the libraries of its
+    kernels, in order (see lower/python_wrapper.py); constant_names: what it calls its constants
+    why_python: why inductor's C++ wrapper refused the graph
+    scalar_outputs: outputs that are numbers; input_outputs: output -> the input it is
+    view_outputs: output -> the input it is a view of
+    written_inputs: inputs changed in place whose autograd version has to be bumped
+    copied_inputs: inputs whose new values come as the first outputs, to be copied into them
+    backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
+    library cannot be called directly; why_wrapped: the reason; obstacle: why the graph cannot be
+    carried at all, or ""; place: the source line of its first operation
+    """
+
+    inputs: int = 0
+    outputs: int = 0
+    libraries: dict[str, Path] = field(default_factory=dict)
+    python: dict[str, str] = field(default_factory=dict)
+    kernels: dict[str, list[Path]] = field(default_factory=dict)
+    why_python: str = ""
+    constants: list[torch.Tensor] = field(default_factory=list)
+    constant_names: list[str] = field(default_factory=list)
+    scalar_outputs: list[int] = field(default_factory=list)
+    input_outputs: dict[int, int] = field(default_factory=dict)
+    view_outputs: dict[int, int] = field(default_factory=dict)
+    written_inputs: list[int] = field(default_factory=list)
+    copied_inputs: list[int] = field(default_factory=list)
+    disable_autocast: bool = False
+    disable_grad: bool = False
+    backward: CompiledGraph | None = None
+    wrapping: bytes = b""
+    why_wrapped: str = ""
+    readable: str = ""
+    obstacle: str = ""
+    place: str = ""
+
+
+def compile_graph(
+    gm: Any,
+    example_inputs: Sequence[Any],
+    variants: Sequence[Variant],
+    operators: str,
+    on_variant: Callable[[str, float | None], None] = lambda name, seconds: None,
+) -> tuple[Callable[..., Any], CompiledGraph]:
+    """Compile an FX graph with inductor once per variant; tracing and lowering to ATen happen once.
+
+    operators: the module a library calls custom operators through (its `custom_op_wrapper`); on_variant:
+    told the name of a variant before it is compiled, with None, and after, with the seconds it took.
+    Returns the callable of the first variant and the record.
+    """
+    import torch._inductor.config as inductor_config
+    from torch._guards import TracingContext
+    from torch._inductor.compile_fx import compile_fx
+
+    graph = CompiledGraph(readable=gm.print_readable(print_output=False), place=_first_line(gm))
+    graph.disable_grad = torch.is_grad_enabled()
+
+    def compile_variants(inner: Any, inputs: Sequence[Any], **kwargs: Any) -> Any:
+        part = graph
+        if kwargs.get("is_backward"):
+            part = graph.backward = CompiledGraph(readable=inner.print_readable(print_output=False))
+        if part.libraries or part.python:
+            graph.obstacle = graph.obstacle or "inductor split it in several parts"
+        first = None
+        for number, variant in enumerate(variants, 1):
+            # compile_fx_inner consumes the graph it is given.
+            given = inner if number == len(variants) else copy.deepcopy(inner)
+            on_variant(variant.name, None)
+            started = time.perf_counter()
+            with (
+                inductor_config.patch(variant.settings),
+                _vectors_within(variant.requires),
+                # The strides of outputs are reported once, to what traced the graph.
+                TracingContext.report_output_strides() if first else contextlib.nullcontext(),
+            ):
+                compiled = _compile_variant(part, variant.name, given, inputs, kwargs, operators)
+            on_variant(variant.name, round(time.perf_counter() - started, 3))
+            if first is None:
+                first = compiled
+            elif compiled.output_strides != first.output_strides:
+                graph.obstacle = graph.obstacle or f"the variant {variant.name} returns other strides"
+            _describe(part, compiled, inputs, python=variant.name in part.python)
+            graph.obstacle = graph.obstacle or part.obstacle
+        return first
+
+    wrappers = Wrappers(graph)
+    with wrappers.watched():
+        function = compile_fx(gm, list(example_inputs), inner_compile=compile_variants)
+    wrappers.finish()
+    return function, graph
+
+
+def _first_line(gm: Any) -> str:
+    """Where the first operation of a graph is in the user's source: `model.py:10 in forward`."""
+    for node in gm.graph.nodes:
+        if node.op.startswith("call") and (line := last_line(node.stack_trace or "")):
+            return line
+    return ""
+
+
+def _compile_variant(
+    part: CompiledGraph,
+    variant: str,
+    inner: Any,
+    inputs: Sequence[Any],
+    settings: dict[str, Any],
+    operators: str,
+) -> Any:
+    """Inductor's C++ wrapper for a graph or, where that one refuses it, the Python one."""
+    import torch._inductor.config as inductor_config
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.exc import InductorError
+    from torch._inductor.select_algorithm import extern_kernels
+
+    spare = _copied(inner)
+    try:
+        _require_handles(inner)
+        with _library_paths(operators) as paths:
+            compiled = compile_fx_inner(inner, inputs, **settings)
+    except (InductorError, _NoHandle) as error:
+        refusal: Exception = error
+    else:
+        if len(paths) != 1:
+            part.obstacle = part.obstacle or f"inductor made {len(paths)} libraries of it"
+        part.libraries.update((variant, path) for path in paths)
+        return compiled
+    # A C++ wrapper has kernels saved for it, by code of inductor's in this one.
+    plain = {"cpp_wrapper": False, "compile_threads": 1, "triton.store_cubin": False}
+    with inductor_config.patch(plain), _kernel_paths() as kernels:
+        try:
+            compiled = compile_fx_inner(spare, inputs, **{**settings, "cpp_wrapper": False})
+        except InductorError:
+            raise refusal from None
+    reason = refusal.inner_exception if isinstance(refusal, InductorError) else refusal
+    part.why_python = str(reason) or type(reason).__name__
+    try:
+        part.python[variant] = portable_wrapper(compiled.source_code, extern_kernels)
+    except NotPortable as error:
+        part.obstacle = part.obstacle or f"{part.why_python}, and its Python wrapper needs inductor's {error}"
+    part.kernels[variant] = kernels
+    return compiled
+
+
+class _NoHandle(Exception):
+    """The C++ wrapper would compile, and fail when it is called."""
+
+
+def _require_handles(gm: Any) -> None:
+    """Raises _NoHandle for an operator of a library's that returns None in place of a tensor."""
+    for node in gm.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace not in ("aten", "prims"):
+            value = node.meta.get("val")
+            if isinstance(value, (tuple, list)) and any(item is None for item in value):
+                raise _NoHandle(f"{node.target} returns None for a tensor")
+
+
+def _copied(gm: Any) -> Any:
+    """A graph module and the graph modules in it with graphs of their own; tensors are shared."""
+    result = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    for name, child in gm.named_children():
+        if isinstance(child, torch.fx.GraphModule):
+            setattr(result, name, _copied(child))
+    return result
+
+
+def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any], *, python: bool) -> None:
+    source = compiled.source_code
+    graph.inputs = len(inputs)
+    constants = compiled.constants or {}
+    graph.constants, graph.constant_names = list(constants.values()), list(constants)
+    if python:
+        graph.outputs = len(compiled.output_strides or ())
+        if compiled.torchbind_constants or compiled.opaque_value_type_classes:
+            graph.obstacle = graph.obstacle or "it has constants that are no tensors"
+    else:
+        match = re.search(r"num_outputs=(\d+)", source)
+        if match is None:
+            graph.obstacle = graph.obstacle or "inductor did not use its C++ wrapper for it"
+            return
+        graph.outputs = int(match.group(1))
+        graph.scalar_outputs = [int(i) for i in re.findall(r"output_tensors\[(\d+)\]\.item\(\)", source)]
+    if compiled.inputs_to_check:
+        graph.obstacle = graph.obstacle or "its inputs would have to be realigned"
+
+
+# The compiler's flags for vectors, and torch's names for what they need.
+_VECTOR_FLAGS = {
+    "-mavx2": "avx2",
+    "-mfma": "fma3",
+    "-mf16c": "f16c",
+    "-mavx512f": "avx512_f",
+    "-mavx512bw": "avx512_bw",
+    "-mavx512dq": "avx512_dq",
+    "-mavx512vl": "avx512_vl",
+    "-mavx512bf16": "avx512_bf16",
+    "-mavx512vnni": "avx512_vnni",
+    "-mamx-tile": "amx_tile",
+    "-mamx-bf16": "amx_bf16",
+    "-mamx-int8": "amx_int8",
+    "-mamx-fp16": "amx_fp16",
+}
+
+
+@contextlib.contextmanager
+def _vectors_within(capabilities: Collection[str]) -> Iterator[None]:
+    """Have inductor write for the widest vectors that need nothing but these capabilities.
+
+    Left alone it takes all this machine has: code for any processor with AVX-512 would need the AMX of
+    the machine it was built on. One that is unknown here is out of bounds, but for another architecture's.
+    """
+    from torch._inductor import cpu_vec_isa
+
+    of_this_machine = cpu_vec_isa.valid_vec_isa_list
+
+    def needed(isa: Any) -> set[str]:
+        return {_VECTOR_FLAGS.get(flag, flag) for flag in isa.build_arch_flags().split()}
+
+    def within() -> list[Any]:
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return list(of_this_machine())
+        found = []
+        for isa in of_this_machine():
+            # What an instance found on this machine, BF16 and FP16, adds to the flags of its class.
+            plain = copy.copy(isa)
+            vars(plain).clear()
+            found += [each for each in (isa, plain) if needed(each) <= set(capabilities)][:1]
+        return found
+
+    cpu_vec_isa.valid_vec_isa_list = within
+    try:
+        yield
+    finally:
+        cpu_vec_isa.valid_vec_isa_list = of_this_machine
+
+
+@contextlib.contextmanager
+def _kernel_paths() -> Iterator[list[Path]]:
+    """The libraries of the kernels that inductor's Python wrapper loads while the block runs."""
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+    paths: list[Path] = []
+    load = CppPythonBindingsCodeCache.__dict__["load_pybinding"]
+
+    def load_and_note(*args: Any, **kwargs: Any) -> Any:
+        kernel = load.__func__(CppPythonBindingsCodeCache, *args, **kwargs)
+        paths.append(Path(kernel.__self__.__file__))
+        return kernel
+
+    CppPythonBindingsCodeCache.load_pybinding = load_and_note
+    try:
+        yield paths
+    finally:
+        CppPythonBindingsCodeCache.load_pybinding = load
+
+
+@contextlib.contextmanager
+def _library_paths(operators: str) -> Iterator[list[Path]]:
+    """The shared libraries inductor's C++ wrapper loads while the block runs.
+
+    An operator without a C function is called through Python. The source names a module of inductor's
+    for that; the library gets one of the runtime's instead.
+    """
+    from torch._inductor.codecache import CppWrapperCodeCache
+
+    paths: list[Path] = []
+    own = vars(CppWrapperCodeCache).get("load_pybinding")  # torch 2.13 and 2.14 inherit it
+    load = CppWrapperCodeCache.load_pybinding
+
+    def load_and_note(*args: Any, **kwargs: Any) -> Any:
+        kwargs["main_code"] = kwargs["main_code"].replace("torch._inductor.codecache", operators)
+        entry = load(*args, **kwargs)
+        paths.append(Path(entry.__self__.__file__))
+        return entry
+
+    CppWrapperCodeCache.load_pybinding = load_and_note
+    try:
+        yield paths
+    finally:
+        if own is None:
+            del CppWrapperCodeCache.load_pybinding
+        else:
+            CppWrapperCodeCache.load_pybinding = own

@@ -1,0 +1,119 @@
+"""How the compiler is set while a wheel is built."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+__all__ = ["capture_settings"]
+
+
+@contextlib.contextmanager
+def capture_settings(
+    options: dict[str, Any], graphs_expected: int, numbers: Sequence[str] = ()
+) -> Iterator[None]:
+    """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
+
+    Static unless declared dynamic, as the arguments called `numbers` are; no recompile limit; one library
+    per graph with a C++ wrapper, for any number of threads; nothing read from or left in the caches of this
+    machine.
+    """
+    import torch._dynamo.config as dynamo_config
+    import torch._functorch.config as functorch_config
+    import torch._inductor.config as inductor_config
+
+    with (
+        dynamo_config.patch(
+            enable_cpp_symbolic_shape_guards=False,
+            record_runtime_overhead=False,
+            automatic_dynamic_shapes=False,
+            assume_static_by_default=True,
+            recompile_limit=10**6,
+            accumulated_recompile_limit=10**6,
+            fail_on_recompile_limit_hit=True,
+            suppress_errors=False,
+            caching_precompile=False,
+            # Left alone, dynamo gives up on every function that calls a recurrent layer.
+            allow_rnn=True,
+        ),
+        functorch_config.patch(enable_autograd_cache=False),
+        inductor_config.patch(
+            {
+                "cpp_wrapper": True,
+                "cpp.dynamic_threads": True,
+                # The calling code at -O1: it is most of what a large graph costs to compile.
+                "cpp_wrapper_build_separate": True,
+                "fx_graph_cache": False,
+                "fx_graph_remote_cache": False,
+                # Precompiling torch's headers costs as much as it saves on about three graphs.
+                "cpp_cache_precompile_headers": graphs_expected > 3,
+                **options,
+            }
+        ),
+        _without_paths(),
+        _side_by_side(),
+        _symbolic(numbers),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _symbolic(numbers: Sequence[str]) -> Iterator[None]:
+    """Have dynamo trace these arguments, int or float, for any value, as if it had seen several."""
+    import torch.compiler.config as compiler_config
+    from torch._dynamo.pgo import auto_dynamic
+    from torch._dynamo.variables import builder
+
+    sources = {f"L[{name!r}]" for name in numbers}
+    process = builder.process_automatic_dynamic
+
+    def process_number(tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        seen = process(tx, name, *args, **kwargs)
+        return dataclasses.replace(seen, scalar=auto_dynamic) if name in sources else seen
+
+    more = ",".join(filter(None, [compiler_config.dynamic_sources, *sorted(sources)]))
+    builder.process_automatic_dynamic = process_number
+    try:
+        with compiler_config.patch(dynamic_sources=more):
+            yield
+    finally:
+        builder.process_automatic_dynamic = process
+
+
+@contextlib.contextmanager
+def _side_by_side() -> Iterator[None]:
+    """Have the two halves of a library, the calling code and the kernels, compiled at the same time."""
+    from torch._inductor import codecache
+
+    build_in_turn = codecache._worker_compile_cpp
+
+    def build(lock_path: str, builders: Sequence[Any]) -> None:
+        *halves, linker = builders
+        if halves:
+            locks = [f"{lock_path}.{number}" for number in range(len(halves))]
+            with ThreadPoolExecutor(len(halves)) as pool:
+                list(pool.map(build_in_turn, locks, [(half,) for half in halves]))
+        build_in_turn(lock_path, (linker,))
+
+    codecache._worker_compile_cpp = build
+    try:
+        yield
+    finally:
+        codecache._worker_compile_cpp = build_in_turn
+
+
+@contextlib.contextmanager
+def _without_paths() -> Iterator[None]:
+    """Have the compiler write one name wherever a source would write its own path into the library."""
+    from torch._inductor import cpp_builder
+
+    flags = cpp_builder._get_shared_cflags
+    more = ["Wno-builtin-macro-redefined", """D__FILE__='"graph.cpp"'"""]
+    cpp_builder._get_shared_cflags = lambda *arguments: [*flags(*arguments), *more]
+    try:
+        yield
+    finally:
+        cpp_builder._get_shared_cflags = flags
