@@ -39,6 +39,8 @@ def compare(actual: Any, expected: Any, label: str, *, values: bool = True) -> f
             if isinstance(value, (int, float, str, bool, bytes, type(None))) and value != other:
                 raise VerifyError(f"{label}: {path} is {value!r}, with eager {other!r}")
             continue
+        if type(value) is not type(other):
+            raise VerifyError(f"{label}: {path} is a {type(value).__name__}, eager a {type(other).__name__}")
         if not values:
             if (value.shape, value.dtype) != (other.shape, other.dtype):
                 raise VerifyError(f"{label}: {path} is {value.dtype} {tuple(value.shape)}, not as with eager")

@@ -153,8 +153,9 @@ class Entry:
 
     def _global(self, spec: Any) -> Any:
         kind, value = spec
-        if kind == "graph":
-            return self._bundle.graph(value + self.record["first_graph"])
+        if kind in ("graph", "plain graph"):
+            graph = self._bundle.graph(value + self.record["first_graph"])
+            return graph if kind == "graph" else torch_private.without_overrides(graph)
         if kind == "resume":
             number = value + self.record["first_resume"]
             return self.frame.installation.resume_function(number, self.frame.owners)

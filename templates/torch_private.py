@@ -22,7 +22,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch._C._dynamo import eval_frame as _eval_frame
 from torch._C._dynamo import guards as _guards
 
-from .references import unwrap
+from .references import decode, unwrap
 
 __all__ = [
     "Refused",
@@ -114,6 +114,8 @@ def standing_in(run: Callable[..., Any], function: Any, *, class_method: bool) -
         def traceable(*args: Any, **kwargs: Any) -> Any:
             return function(*args, **kwargs) if torch.compiler.is_compiling() else run(*args, **kwargs)
 
+        # As a frame of its own: what it calls is looked up.
+        leave_untraced(traceable, below=False)
         wrapper: Any = update_wrapper(traceable, function)
         wrapper.__dict__ = _Attributes(wrapper.__dict__)
     else:
@@ -247,15 +249,20 @@ def _tensor_guards(group: tuple[Any, Any]) -> Any:
 
 
 def _example(kind: Any) -> torch.Tensor:
-    is_parameter, _, size, stride, dtype, device, requires_grad, keys, _, _ = kind
+    is_parameter, reference, size, stride, dtype, device, requires_grad, keys, _, _ = kind
+    cls = decode(reference)
     # Dispatch keys tell inference tensors from ordinary ones; one of the two has the right ones.
     for inference in (False, True):
         with torch.inference_mode(inference):
-            tensor = torch.empty_strided(size, stride, dtype=getattr(torch, dtype), device=device)
-            if is_parameter:
-                tensor = torch.nn.Parameter(tensor, requires_grad=requires_grad)
-            elif requires_grad:
-                tensor.requires_grad_(True)
+            options = {"dtype": getattr(torch, dtype), "device": device, "requires_grad": requires_grad}
+            if cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+                tensor = torch.Tensor._make_wrapper_subclass(cls, size, strides=stride, **options)
+            else:
+                tensor = torch.empty_strided(size, stride, **options)
+                if is_parameter:
+                    tensor = torch.nn.Parameter(tensor, requires_grad=requires_grad)
+                elif cls is not torch.Tensor:
+                    tensor = tensor.as_subclass(cls)
             if torch._C._dispatch_keys(tensor).raw_repr() == keys:
                 return tensor
     raise Refused(f"a tensor of the kind {torch._C.DispatchKeySet.from_raw_repr(keys)} cannot be made here")
@@ -324,6 +331,17 @@ def python_caller(code: CodeType, namespace: dict[str, Any]) -> Callable[..., An
 
     def call(*inputs: Any) -> Any:
         return list(wrapper(list(inputs)))
+
+    leave_untraced(call, below=True)
+    return call
+
+
+def without_overrides(graph: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph in which what subclasses of tensors do to operations is contained already."""
+
+    def call(*inputs: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return graph(*inputs)
 
     leave_untraced(call, below=True)
     return call

@@ -52,6 +52,7 @@ from hatch_precompile.torch_internals import (
     FrameTrace,
     capture_settings,
     compile_graph,
+    compiled_graph,
     graph_break_reasons,
     resume_function,
     tracing_frames,
@@ -243,7 +244,7 @@ class _Session:
         def run(*args: Any) -> Any:
             return function(*args)
 
-        run.precompile_graph = number  # type: ignore[attr-defined]
+        run.precompile_graph = number  # type: ignore[attr-defined]  # see _graph
         return run
 
     def _add_graph(self, graph: CompiledGraph) -> None:
@@ -267,9 +268,7 @@ class _Session:
 
     def _add_entry(self, trace: FrameTrace) -> None:
         graphs = {
-            name: number
-            for name, value in trace.injected.items()
-            if (number := _graph_number(value)) is not None
+            name: graph for name, value in trace.injected.items() if (graph := _graph(value)) is not None
         }
         resumes = {
             name: self._resume_number(value)
@@ -292,7 +291,8 @@ class _Session:
         if trace.code not in self.frames:
             self.frames[trace.code] = []
             self.frame_names[trace.code] = self._name_frame(trace)
-        record = self._write_entry(number, trace, guards, code, sorted(graphs.values()))
+        numbers = sorted(graph for _, graph in graphs.values())
+        record = self._write_entry(number, trace, guards, code, numbers)
         self.frames[trace.code].append(record)
         self.conditions[record.data] = conditions_of(tree)
 
@@ -415,14 +415,11 @@ def require_free(tree: GuardNode, numbers: Sequence[str]) -> None:
             )
 
 
-def _graph_number(value: Any) -> int | None:
-    """The number of the graph behind a compiled function, through the wrappers dynamo puts on it."""
-    for _ in range(8):
-        number = getattr(value, "precompile_graph", None)
-        if number is not None:
-            return int(number)
-        value = getattr(value, "_torchdynamo_orig_callable", None)
-    return None
+def _graph(value: Any) -> tuple[str, int] | None:
+    """The kind and the number of the graph behind a function that dynamo put into a frame's globals."""
+    function, plain = compiled_graph(value)
+    number = getattr(function, "precompile_graph", None)
+    return None if number is None else ("plain graph" if plain else "graph", int(number))
 
 
 def _modules_named(*parts: Any, traced: Any = ()) -> tuple[str, ...]:

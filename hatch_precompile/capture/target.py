@@ -206,23 +206,35 @@ def as_sample(sample: Any, what: str) -> Sample:
     )
 
 
-class _KeepingInference(TorchFunctionMode):
+class _Copying(TorchFunctionMode):
+    """Copies of tensors that are what they are copies of: inference tensors, or of a subclass.
+
+    Copied in another mode than they were made in, tensors would gain or lose what inference mode leaves
+    out of them, and guards look at that. Torch's own copy of a subclass asks for methods that one need not
+    have unless it wraps other tensors.
+    """
+
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if function is not torch.Tensor.__deepcopy__:
             return function(*args, **kwargs or {})
-        with torch.inference_mode(args[0].is_inference()):
-            return function(*args, **kwargs or {})
+        value, memo = args
+        with torch.inference_mode(value.is_inference()):
+            if type(value) in (torch.Tensor, torch.nn.Parameter) or (
+                type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+                or type(value).__deepcopy__ is not torch.Tensor.__deepcopy__
+            ):
+                return function(*args, **kwargs or {})
+            with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+                result = copy.deepcopy(value.as_subclass(torch.Tensor), memo).as_subclass(type(value))
+                result.__dict__.update(copy.deepcopy(value.__dict__, memo))
+                return result.requires_grad_(value.requires_grad)
 
 
 def copied(sample: Sample) -> Sample:
-    """The sample with a deep copy of its arguments.
-
-    Copied in another mode than they were made in, tensors would gain or lose what inference mode leaves
-    out of them, and guards look at that.
-    """
-    with _KeepingInference():
+    """The sample with a deep copy of its arguments."""
+    with _Copying():
         args, kwargs = copy.deepcopy((sample.args, sample.kwargs))
     return replace(sample, args=args, kwargs=kwargs)
 

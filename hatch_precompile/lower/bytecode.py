@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import dis
 import itertools
+from collections.abc import Mapping
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -28,7 +29,8 @@ _NATIVE_HELPERS = {"call_size", "call_stride", "call_storage_offset"}
 class LoweredCode:
     """Portable bytecode and what its injected names stand for.
 
-    globals: our name -> ("graph", id) | ("resume", id) | ("helpers", module) | ("constant", encoded)
+    globals: our name -> ("graph" or "plain graph", id) | ("resume", id) | ("helpers", module)
+    | ("constant", encoded)
     constants: (path of co_consts indexes, encoded) for constants that marshal cannot hold
     native: False where running the frame imports torch._dynamo
     """
@@ -44,13 +46,14 @@ def lower_code(
     injected: dict[str, Any],
     frame_globals: dict[str, Any],
     prefix: str,
-    graphs: dict[str, int],
-    resumes: dict[str, int],
+    graphs: Mapping[str, tuple[str, int]],
+    resumes: Mapping[str, int],
 ) -> LoweredCode:
     """Rename, describe and strip one frame's transformed bytecode.
 
     injected: every name dynamo put into the globals, with its value; graphs and resumes: those of
-    them that are compiled graphs and resume functions, with our ids.
+    them that are compiled graphs and resume functions, with our ids. A plain graph does not let subclasses
+    of tensors override what is done to them in it.
     """
     namer = Namer(frame_globals)
     where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
@@ -62,7 +65,7 @@ def lower_code(
         ours = f"{prefix}_{len(renamed)}"
         renamed[name] = ours
         if name in graphs:
-            table[ours] = ("graph", graphs[name])
+            table[ours] = graphs[name]
         elif name in resumes:
             table[ours] = ("resume", resumes[name])
         elif isinstance(value, ModuleType) and value.__name__.startswith("torch._dynamo"):

@@ -13,6 +13,7 @@ from hatch_precompile.lower.guard_text import GuardText, unsupported
 __all__ = ["access", "is_activated", "require_container"]
 
 _FUNCTION_PARTS = {"code": "__code__", "closure": "__closure__", "func_defaults": "__defaults__"}
+_FLATTENED = ".__tensor_flatten__()"
 _DICTS_BY_NATURE = {"get_generic_dict", "globals_dict", "type_dict", "func_kwdefaults"}
 
 
@@ -56,6 +57,8 @@ def access(text: GuardText, node: GuardNode, base: str, frame_globals: dict[str,
         return f"{base}.size({key})"
     if accessor == "tensor_property_storage_offset":
         return f"{base}.storage_offset()"
+    if accessor == "lambda" and node.source.endswith(f"{_FLATTENED}[0]"):
+        return f"{base}{_FLATTENED}[0]"  # the names of the tensors that a tensor subclass wraps
     if accessor == "lambda" and parent.parent is None and _is_module(node.value):
         return text.constant(node.value, None, node.source)  # an import inside the traced code
     raise unsupported(f"the guard accessor {accessor!r}", node)

@@ -104,6 +104,18 @@ def _mapping_keys(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -
     text.require(f"list({variable}.keys()) == {keys}", "MAPPING_KEYS", leaf)
 
 
+def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """Of a tensor subclass that wraps others: what it says of itself besides them."""
+    if "___check_metadata_" not in leaf.text:
+        raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
+    metadata = text.constant(node.value.__tensor_flatten__()[1], node, user_line(leaf))
+    here = f"{variable}.__tensor_flatten__()[1]"
+    same = f"{here} == {metadata}"
+    if hasattr(node.value, "__metadata_guard__"):
+        same = f"type({variable}).__metadata_guard__({metadata}, {here})"
+    text.require(same, "TENSOR_SUBCLASS_METADATA_MATCH", leaf)
+
+
 def _simple(template: str, kind: str) -> Write:
     """A check that is one expression over the value and, where it has one, the leaf's argument."""
 
@@ -122,6 +134,7 @@ _LEAVES: dict[str, Write] = {
     "dict_contains_guard": _dict_contains,
     "set_contains_guard": _set_contains,
     "mapping_keys_guard": _mapping_keys,
+    "lambda_guard": _lambda,
     "dict_length_check_guard": _simple("dict.__len__({v}) == {arg}", "DICT_LENGTH"),
     "length_check_guard": _simple("len({v}) == {arg}", "LENGTH"),
     "true_match_guard": _simple("{v} is True", "EQUALS_MATCH"),

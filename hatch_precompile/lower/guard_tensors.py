@@ -110,8 +110,6 @@ def _plain(encoded: Any) -> Any:
 
 def _spec(namer: Namer, node: GuardNode, leaf: Leaf) -> TensorSpec:
     value, sizes, strides = leaf.args[:3]
-    if type(value) not in (torch.Tensor, torch.nn.Parameter):
-        raise unsupported(f"a tensor of the subclass {type(value).__qualname__}", node, leaf)
     if value.layout is not torch.strided:
         raise unsupported(f"a tensor with the layout {value.layout}", node, leaf)
     keys = next(arg for arg in leaf.args if isinstance(arg, torch._C.DispatchKeySet))

@@ -18,6 +18,14 @@ __all__ = ["NotPortable", "portable_wrapper"]
 # Functions that only a person who runs the module by itself needs.
 _BENCHMARKS = {"get_args", "benchmark_compiled_module"}
 
+# Torch 2.15 looks at what an operator returns with a function of inductor's.
+_CHECK = "assert_tensor_metadata"
+_CHECKED = """
+if {0} is not None:
+    assert {0}.dtype == {3}, {4}
+    torch._C._dynamo.guards.assert_size_stride({0}, {1}, {2}, {4})
+"""
+
 
 class NotPortable(Exception):
     """The wrapper needs something of inductor's at run time; the text is its name."""
@@ -39,7 +47,7 @@ def portable_wrapper(source: str, extern_kernels: Any) -> str:
         if statement is None or statement in needed:
             continue
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("torch._inductor"):
-            if name != "extern_kernels":  # whose functions are named one by one
+            if name not in ("extern_kernels", _CHECK):  # both are rewritten
                 raise NotPortable(f"{statement.module}.{name}")
             continue
         needed.add(statement)
@@ -60,6 +68,12 @@ class _Rewrite(ast.NodeTransformer):
     def __init__(self, extern_kernels: Any) -> None:
         self.extern_kernels = extern_kernels
         self.kernels = 0
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == _CHECK:
+            return ast.parse(_CHECKED.format(*map(ast.unparse, call.args))).body[0]
+        return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if not _is_attribute_of(node.func, "async_compile"):

@@ -17,6 +17,7 @@ __all__ = [
     "NO_LIMIT",
     "NO_OPERATIONS",
     "FrameTrace",
+    "compiled_graph",
     "graph_break_reasons",
     "guard_builder",
     "guard_manager_classes",
@@ -150,6 +151,21 @@ def _injected_globals(output: Any) -> dict[str, Any]:
     if output.name_of_builtins_dict_key_in_fglobals:
         names.add(output.name_of_builtins_dict_key_in_fglobals)
     return {name: output.global_scope[name] for name in names if name in output.global_scope}
+
+
+def compiled_graph(value: Any) -> tuple[Any, bool]:
+    """What the backend returned, behind the wrappers that dynamo puts on it, and whether one of these keeps
+    subclasses of tensors from overriding what is done to them."""
+    plain = False
+    while True:
+        code = getattr(value, "__code__", None)
+        if hasattr(value, "_torchdynamo_orig_callable"):
+            value = value._torchdynamo_orig_callable
+        elif code is not None and code.co_name == "_tf_disabled_wrapper":
+            cells = dict(zip(code.co_freevars, value.__closure__, strict=True))
+            value, plain = cells["real_compiled_fn"].cell_contents, True
+        else:
+            return value, plain
 
 
 def resume_function(value: Any) -> tuple[CodeType, str]:

@@ -70,6 +70,50 @@ class Tied(nn.Module):
         return self.outer(self.inner(ids))
 
 
+class Marked(torch.Tensor):
+    pass
+
+
+class Scaled(torch.Tensor):
+    """Wraps a tensor, and a number that is no part of the graph."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor, by: int) -> Any:
+        return torch.Tensor._make_wrapper_subclass(
+            cls, inner.size(), strides=inner.stride(), dtype=inner.dtype, device=inner.device
+        )
+
+    def __init__(self, inner: torch.Tensor, by: int) -> None:
+        self.inner, self.by = inner, by
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        return ["inner"], {"by": self.by}
+
+    @classmethod
+    def __tensor_unflatten__(cls, tensors: Any, metadata: Any, size: Any, stride: Any) -> Any:
+        return cls(**tensors, **metadata)
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.aten.detach.default:
+            return cls(args[0].inner.detach(), args[0].by)
+        plain = [arg.inner * arg.by if isinstance(arg, cls) else arg for arg in args]
+        return function(*plain, **(kwargs or {}))
+
+
+class Quantized(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(Scaled(torch.ones(8, 8), 2), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight
+
+
+def of_a_subclass(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
 def with_globals(x: torch.Tensor) -> torch.Tensor:
     return helper(x) * SCALE + OFFSETS["b"] + TABLE
 
@@ -150,6 +194,8 @@ def held_frames() -> Iterator[tuple[HeldFrame, dict[str, Any]]]:
         yield _function(keywords_only, x, y=x + 1)
         yield _dynamic()
         yield _wrapper(wrapped, x, times=3)
+        yield _function(of_a_subclass, x.as_subclass(Marked))
+        yield _module(Quantized().eval(), x)
         model, ids = small_bert()
         yield _wrapper(type(model).forward, model, ids, call=model)
     with torch.inference_mode():

@@ -154,7 +154,12 @@ def _tensor(path: str, name: str, value: torch.Tensor) -> Iterator[Mutation]:
         yield other("as a Parameter", nn.Parameter(value.clone(), requires_grad=False))
         yield other("as a subclass", value.clone().as_subclass(type("Sub", (torch.Tensor,), {})))
         yield other("conjugate", value.to(torch.complex64).conj())
-        yield other("sparse", value.to_sparse())
+        if type(value) is torch.Tensor:
+            yield other("sparse", value.to_sparse())
+        else:
+            with torch._C.DisableTorchFunctionSubclass():
+                plain = value.as_subclass(torch.Tensor)
+            yield other("as a plain tensor", plain)
     if value.is_floating_point():
         yield other("requires grad", value.detach().clone().requires_grad_(not value.requires_grad))
     with torch.inference_mode():
@@ -262,6 +267,14 @@ def _parameter(where: str, module: nn.Module, name: str, parameter: nn.Parameter
             "parameter", f"{where} {what}", lambda held, o=other: _item(module._parameters, name, o, held)
         )
     yield Mutation("parameter", f"{where} deleted", lambda held: _removed(module._parameters, name, held))
+    if hasattr(parameter, "__tensor_flatten__"):
+        yield from _attributes(where, parameter)
+        for inner in parameter.__tensor_flatten__()[0]:
+            yield Mutation(
+                "parameter",
+                f"{where}.{inner} as float64",
+                lambda held, i=inner: _item(vars(parameter), i, getattr(parameter, i).double(), held),
+            )
 
 
 def _buffer(where: str, module: nn.Module, name: str, buffer: torch.Tensor) -> Iterator[Mutation]:

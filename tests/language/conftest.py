@@ -61,6 +61,12 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         for name in ("calls_what_loops", "imports_in_its_loop", "Repeating")
     ),
     {
+        "target": "programs.subclasses:doubled",
+        "name": "doubled",
+        "samples": "programs.subclasses:samples_of_subclasses",
+    },
+    {"target": "programs.subclasses:Layer", "name": "layer", "samples": "programs.subclasses:samples"},
+    {
         "target": "programs.modules:Recurrent",
         "name": "recurrent",
         "instance": "programs.modules:recurrent",

@@ -280,6 +280,73 @@ probe.result(same=same, hits=status("recurrent")["hits"], imported=imported())
     assert seen == {"same": [True, True], "hits": 2, "imported": []}
 
 
+class TestTensorSubclasses:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def seen(cls, programs: Site) -> Any:
+        return programs.run(
+            START
+            + """
+from programs import subclasses as of
+results = {}
+
+def tried(what, name, call, eager, x):
+    before = status(name)["hits"]
+    with torch.no_grad():
+        ours, expected = call(x), eager(x)
+    same = type(ours) is type(expected) and bool((ours.as_subclass(torch.Tensor) == expected).all())
+    results[what] = [status(name)["hits"] - before, same]
+
+class Other(of.Named):
+    pass
+
+x, eager = of.inputs(), of.doubled._precompiled_original
+tried("named", "doubled", of.doubled, eager, x.as_subclass(of.Named))
+tried("overriding", "doubled", of.doubled, eager, x.as_subclass(of.Tripling))
+tried("plain", "doubled", of.doubled, eager, x)
+tried("another", "doubled", of.doubled, eager, x.as_subclass(Other))
+tried("float64", "doubled", of.doubled, eager, x.double().as_subclass(of.Named))
+before = imported()
+
+def layer(what, model, x=x):
+    tried(what, "layer", model, model._call_impl, x)
+
+model = of.Layer()
+layer("wrapping", model)
+model.weight.scale.fill_(0.25)
+layer("another value", model)
+layer("another instance", of.Layer())
+layer("another metadata", of.Layer(bits=4))
+plain = of.Layer()
+plain.weight = torch.nn.Parameter(torch.ones(4, 4), requires_grad=False)
+layer("no longer quantized", plain)
+wide = of.Layer()
+wide.weight.whole = wide.weight.whole.to(torch.int16)
+layer("wrapping another dtype", wide)
+probe.result(results=results, before=before, compile_fx="torch._inductor.compile_fx" in sys.modules)
+"""
+        ).result
+
+    @pytest.mark.parametrize("what", ["named", "overriding", "wrapping", "another value", "another instance"])
+    def test_one_that_was_compiled_for_is_served(self, seen: Any, what: str) -> None:
+        assert seen["results"][what] == [1, True]
+
+    @pytest.mark.parametrize(
+        "what",
+        [
+            *("plain", "another", "float64"),
+            *("another metadata", "no longer quantized", "wrapping another dtype"),
+        ],
+    )
+    def test_another_is_not(self, seen: Any, what: str) -> None:
+        assert seen["results"][what] == [0, True]
+
+    def test_no_compiler_is_imported_for_those_that_wrap_nothing(self, seen: Any) -> None:
+        """Those that do go through AOTAutograd's wrappers; nothing is compiled for them either."""
+        assert seen["before"] == []
+        assert not seen["compile_fx"]
+
+
 class TestSkippedFrames:
     """With on-skip = "eager", a function with a graph break in a loop runs as Python; what it calls hits."""
 

@@ -84,6 +84,36 @@ def test_what_is_left_needs_torch_kernels_and_nothing_else() -> None:
     assert "kernels[0]" not in source
 
 
+# As torch 2.15 looks at what an operator returned.
+CHECKED = CALL.replace(
+    "        return (region",
+    "        assert_tensor_metadata(z, (2, 2), (2, 1), torch.float32, 'library.op')\n        return (region",
+)
+
+
+@pytest.mark.parametrize(
+    ("returned", "error"),
+    [
+        ("torch.empty(2, 2)", ""),
+        ("torch.empty(2, 2, dtype=torch.float64)", "AssertionError: library.op"),
+        ("torch.empty(2, 3)", "AssertionError: expected size 2==2, stride 3==2 at dim=0"),
+    ],
+)
+def test_a_look_at_what_an_operator_returned_is_kept(returned: str, error: str) -> None:
+    header = HEADER + "from torch._inductor.runtime.runtime_utils import assert_tensor_metadata\n"
+    source = portable_wrapper(
+        header + KERNELS + CHECKED.replace("torch.empty(2, 2)", returned), SimpleNamespace(mm=torch.mm)
+    ).replace("torch.mm(x, y, out=z)", "None")
+    call = load(source, kernels=[print, lambda x: x.zero_()])
+    try:
+        call([torch.ones(2, 2), torch.ones(2, 2)])
+        said = ""
+    except AssertionError as failed:
+        said = f"AssertionError: {failed}"
+    assert said.startswith(error)
+    assert bool(said) == bool(error)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "name"),
     [

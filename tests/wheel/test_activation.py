@@ -331,6 +331,7 @@ probe.result(**zoo._precompiled.status(), logs=logs)
         "misses": 1,
         "by_entry": [{"function": "Mlp.forward", "loaded": True, "hits": 1}],
         "left_out": [],
+        "skipped": [],
     }
     assert seen["entrypoints"]["chatty"]["by_entry"] == []
     assert seen["entrypoints"]["bert"]["active"] is False
