@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import os
 import random
@@ -17,7 +16,15 @@ import torch
 from msgspec.structs import replace
 
 from hatch_precompile.agreement import compare, run_backward
-from hatch_precompile.capture.target import Sample, Target, copied, find_targets, mode_context, samples_of
+from hatch_precompile.capture.target import (
+    Sample,
+    Target,
+    copied,
+    copy_of,
+    find_targets,
+    mode_context,
+    samples_of,
+)
 from hatch_precompile.errors import BuildError, VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.processes import end_with_parent, say
@@ -138,7 +145,7 @@ class _Verification:
     ) -> SampleResult:
         """The result with how far its answer is from eager code's."""
         label = f"sample {result.sample}/{total}"
-        before = copy.deepcopy(target.call) if isinstance(target.call, torch.nn.Module) else target.call
+        before = _before(target.call)
         expected, _ = _run(target.call, sample, self.mode)
         difference = None
         said = "it draws random numbers, so only shapes and dtypes were compared with eager"
@@ -147,7 +154,7 @@ class _Verification:
                 difference = compare(answer, expected, label)
             except VerifyError:
                 # Compiled code draws other random numbers than eager code, as under torch.compile.
-                if not _is_random(before, sample, self.mode, expected):
+                if before is None or not _is_random(before, sample, self.mode, expected):
                     raise
                 compare(answer, expected, label, values=False)
         except VerifyError as error:
@@ -209,6 +216,16 @@ def _run(call: Callable[..., Any], sample: Sample, mode: str) -> tuple[dict[str,
         }
         call.zero_grad(set_to_none=True)
     return result, round(seconds, 6)
+
+
+def _before(call: Any) -> Any:
+    """What is called, as it is now; None for a module that cannot be copied. A difference then counts."""
+    if not isinstance(call, torch.nn.Module):
+        return call
+    try:
+        return copy_of(call)
+    except Exception:
+        return None
 
 
 def _is_random(call: Callable[..., Any], sample: Any, mode: str, expected: dict[str, Any]) -> bool:

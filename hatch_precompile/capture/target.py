@@ -23,6 +23,7 @@ __all__ = [
     "Target",
     "as_sample",
     "copied",
+    "copy_of",
     "find_declared",
     "find_reference",
     "find_target",
@@ -234,9 +235,14 @@ class _Copying(TorchFunctionMode):
 
 def copied(sample: Sample) -> Sample:
     """The sample with a deep copy of its arguments."""
-    with _Copying():
-        args, kwargs = copy.deepcopy((sample.args, sample.kwargs))
+    args, kwargs = copy_of((sample.args, sample.kwargs))
     return replace(sample, args=args, kwargs=kwargs)
+
+
+def copy_of(value: Any) -> Any:
+    """A deep copy in which tensors are of the kind they were of."""
+    with _Copying():
+        return copy.deepcopy(value)
 
 
 def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None:

@@ -55,6 +55,7 @@ class TestWarn:
             entrypoint("fine"),
             entrypoint("Missing"),
             entrypoint("Fine", "misfit", name="misfit"),
+            entrypoint("Locked"),
             entrypoint("Local"),
             entrypoint("Made"),
             entrypoint("looping"),
@@ -95,13 +96,14 @@ class TestWarn:
 
     def test_the_rest_is_built(self, said: dict[str, str]) -> None:
         assert "fine" not in said
-        assert said["manifest"].count('"target":') == 1
+        assert "locked" not in said
+        assert said["manifest"].count('"target":') == 2
 
     def test_the_build_says_what_it_does_while_it_does_it(self, said: dict[str, str]) -> None:
         assert "fine: import broken.models:fine\n" in said["lines"]
         assert "fine: sample 1: graph 0: 2 operations, compiling\n" in said["lines"]
         assert "fine: verify: sample 1/1: hit, largest difference from eager" in said["lines"]
-        assert said["lines"].splitlines()[-1].startswith("1 entrypoints, 1 entries, 1 libraries, ")
+        assert said["lines"].splitlines()[-1].startswith("2 entrypoints, 2 entries, 2 libraries, ")
 
 
 def test_by_default_the_first_error_stops_the_build(tmp_path: Path) -> None:
