@@ -73,6 +73,13 @@ BUDGETS = (
         lambda ways: ways["wheel"]["install_and_first_ms"],
         models=("bert",),
     ),
+    Budget(
+        "kernels for any number of threads, against those for the number there is",
+        1.1,
+        "x",
+        lambda ways: max(each["ratio"] for each in ways["wheel"]["threads"].values()),
+        models=("threads",),
+    ),
     Budget("steady state per call, against torch.compile", 1.0, "x", _against_torch_compile),
     Budget("resident memory, against eager", 1.05, "x", _against_eager("rss_mb")),
     Budget(
@@ -88,7 +95,7 @@ def judge(models: Mapping[str, Results]) -> Iterator[Verdict]:
     """Every budget for every model it holds for."""
     for budget in BUDGETS:
         for model, ways in models.items():
-            if model in budget.models if budget.models else model != "many":
+            if model in budget.models if budget.models else model not in ("many", "threads"):
                 yield Verdict(budget.what, model, budget.limit, budget.unit, _value(budget, ways))
 
 

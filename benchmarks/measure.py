@@ -17,7 +17,7 @@ from processes import RunError, run_timed, run_to_log
 from projects import Project
 from ways import WAYS
 
-__all__ = ["Bench", "dispatch_cost", "import_cost", "medians"]
+__all__ = ["Bench", "dispatch_cost", "import_cost", "medians", "threads_cost"]
 
 CHILD = Path(__file__).resolve().with_name("child.py")
 
@@ -48,6 +48,31 @@ with torch.no_grad():
         for n in range(9)
     }
 print(json.dumps({place: value * 1e6 for place, value in seconds.items()}))
+"""
+
+THREADS = """\
+import json, statistics, timeit, torch
+from types import FunctionType
+from bench_threads.model import normalize
+from bench_threads.samples import samples
+threads = torch.get_num_threads()
+plain = normalize._precompiled_original
+# With code of its own: the wheel's entries are found under torch.compile, too.
+copy = FunctionType(plain.__code__.replace(co_name="fixed"), plain.__globals__)
+fixed = torch.compile(copy, options={"cpp.threads": threads, "cpp.dynamic_threads": False})
+((x, y),) = samples()
+with torch.no_grad():
+    torch.testing.assert_close(normalize(x, y), fixed(x, y))
+    print("first output", flush=True)
+    ms = {"any": [], "fixed": []}
+    for _ in range(15):
+        for name, call in (("any", normalize), ("fixed", fixed)):
+            ms[name].append(min(timeit.repeat(lambda: call(x, y), number=1, repeat=10)) * 1e3)
+served = normalize.__globals__["__name__"].partition(".")[0]
+hits = __import__(served)._precompiled.status()["entrypoints"]["bench_threads"]["hits"]
+assert hits == 151, hits
+result = {f"{name}_ms": statistics.median(values) for name, values in ms.items()}
+print(json.dumps(result | {"threads": threads, "ratio": result["any_ms"] / result["fixed_ms"]}))
 """
 
 
@@ -184,3 +209,18 @@ def dispatch_cost(project: Project) -> Fields:
     """Microseconds of a call, by the place of the entry that serves it. Raises RunError."""
     command = [sys.executable, "-c", DISPATCH]
     return run_timed(command, env=os.environ | {"PYTHONPATH": str(project.installed)}).fields
+
+
+def threads_cost(project: Project, counts: Sequence[int]) -> Fields:
+    """By number of threads: milliseconds of a call with the wheel's kernels, which take whatever number there
+    is, and with kernels that torch.compile made for that very number; and their ratio. Raises RunError.
+    """
+    command = [sys.executable, "-c", THREADS]
+    found = {}
+    for count in counts:
+        cache = project.folder / "threads-cache" / str(count)
+        environment = {"PYTHONPATH": str(project.installed), "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+        found[str(count)] = run_timed(
+            command, env=os.environ | environment | {"OMP_NUM_THREADS": str(count)}
+        ).fields
+    return found

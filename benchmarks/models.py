@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["MANY", "MODELS", "ROOT", "BenchModel"]
+__all__ = ["MANY", "MODELS", "ROOT", "THREADS", "BenchModel"]
 
 ROOT = Path(__file__).resolve().parent.parent
 """The repository."""
@@ -50,3 +50,6 @@ MODELS: dict[str, BenchModel] = {
 
 MANY = BenchModel("bench_many", "bench_many.model:increment", None)
 """One entrypoint with 256 entries; only its import is measured, and only when asked for."""
+
+THREADS = BenchModel("bench_threads", "bench_threads.model:normalize", None)
+"""A function that is all kernels, called with several numbers of threads; only when asked for."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from budgets import judge
-from measure import Bench, dispatch_cost, import_cost
-from models import MANY, MODELS, ROOT, BenchModel
+from measure import Bench, dispatch_cost, import_cost, threads_cost
+from models import MANY, MODELS, ROOT, THREADS, BenchModel
 from processes import RunError
 from projects import Project
 from report import table, verdict_table, write
@@ -39,6 +39,8 @@ def main() -> None:
         print(f"\n{name}\n{table(models[name])}\n", flush=True)
     if options.many:
         models["many"] = {"wheel": measure_many(out / "bench" / "many", options.import_runs)}
+    if options.threads:
+        models["threads"] = {"wheel": measure_threads(out / "bench" / "threads", options.threads)}
     verdicts = list(judge(models))
     write(out, models, verdicts)
     print(f"{verdict_table(verdicts)}\n\nWritten: {out / 'bench.json'} and {out / 'bench.md'}")
@@ -55,6 +57,13 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--import-runs", type=int, default=9, help="processes per import (default: 9)")
     parser.add_argument("--many", action="store_true", help="also import a wheel with 256 entries: minutes")
+    parser.add_argument(
+        "--threads",
+        type=lambda text: [int(count) for count in text.split(",")],
+        default=[],
+        metavar="1,2,4,64",
+        help="also compare the kernels with some made for each of these numbers of threads",
+    )
     return parser.parse_args()
 
 
@@ -99,6 +108,18 @@ def measure_many(folder: Path, runs: int) -> dict[str, Any]:
             "import": import_cost(project, runs),
             "call_us_by_place": dispatch_cost(project),
         }
+    except RunError as failure:
+        return {"error": str(failure)}
+
+
+def measure_threads(folder: Path, counts: list[int]) -> dict[str, Any]:
+    """One wheel, built here, in processes with each number of threads."""
+    project = Project(THREADS, folder)
+    try:
+        project.write()
+        wheel, seconds = project.build()
+        project.install(wheel)
+        return {"build_s": seconds, "threads": threads_cost(project, counts)}
     except RunError as failure:
         return {"error": str(failure)}
 

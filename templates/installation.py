@@ -343,6 +343,8 @@ def _is_whole(manifest: dict[str, Any]) -> bool:
             and isinstance(each.get("frames"), list)
             and _all_are(int, each["frames"])
             and all(0 <= number < len(frames) for number in each["frames"])
+            and isinstance(each.get("skipped", []), list)
+            and all(_has_strings(skipped, "function") for skipped in each.get("skipped", []))
             for each in entrypoints
         )
     )
