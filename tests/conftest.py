@@ -15,11 +15,16 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
 ZOO = TESTS / "zoo"
 MARK = "::result::"
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @dataclass(frozen=True)

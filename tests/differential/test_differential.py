@@ -54,7 +54,7 @@ def test_every_extra_miss_is_of_a_justified_kind(held: Held) -> None:
     assert set(tally.extra_misses) <= set(JUSTIFIED)
 
 
-@settings(max_examples=300, deadline=None, print_blob=False)
+@settings(max_examples=300, print_blob=False)
 @given(data=st.data())
 def test_no_combination_of_mutations_is_served_that_dynamo_would_refuse(
     held: Held, data: st.DataObject
