@@ -75,8 +75,8 @@ class TestPython:
         installation._check_python(manifest(python="written by another patch version"))
 
     def test_another_magic_number_does_not(self) -> None:
-        with pytest.raises(Unfit, match=r"built for Python 3\.12 .*; install a wheel built for this Python"):
-            installation._check_python(manifest(python="3.12", magic="cb0d0d0a"))
+        with pytest.raises(Unfit, match=r"built for Python 3\.10 .*; install a wheel built for this Python"):
+            installation._check_python(manifest(python="3.10", magic="6f0d0d0a"))
 
 
 class TestTorch:
