@@ -266,8 +266,13 @@ def _tensor_words(entry: Entry, check: str, stop: _Stop) -> str:
     group, _, rest = check.partition(".check(")
     names = rest.rstrip(")").split(", ")
     tensors = [stop.values.get(name) for name in names]
+    paths = [stop.path(name) for name in names]
+    for number, tensor in enumerate(tensors):
+        for other in range(number):
+            if tensor is tensors[other]:  # torch's words say which of them, but not which is the other
+                return f"{paths[number]} is the same tensor as {paths[other]}, the entry needs two"
     guards = entry.guard.__globals__[group]
-    return str(guards.check_verbose(*tensors, tensor_check_names=[stop.path(name) for name in names]))
+    return str(guards.check_verbose(*tensors, tensor_check_names=paths))
 
 
 def _short(value: Any) -> str:

@@ -23,6 +23,7 @@ _BY_REASON: tuple[tuple[str, str], ...] = (
         r"(?P<name>[\w.]+) has size \d+ in dimension (?P<dimension>\d+), the entry needs",
         f"pass one of that size, {_REBUILD} or with dynamic-shapes.{{name}}.{{dimension}}",
     ),
+    (r"is the same tensor as", f"pass a copy, {_REBUILD}"),
     (r"requires_grad", "set requires_grad as it was at the build"),
     (r"dispatch key", "pass a plain tensor, made in the mode that the entry is for"),
     (r"dtype mismatch", f"convert it, {_REBUILD}"),

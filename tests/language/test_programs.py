@@ -116,6 +116,21 @@ probe.result(results=results, imported=imported())
     def test_no_compiler_is_imported(self, seen: Any) -> None:
         assert seen["imported"] == []
 
+    def test_one_tensor_in_two_places_is_named(self, programs: Site) -> None:
+        seen = programs.run(
+            START
+            + """
+x = torch.randn(4, 4)
+with torch.no_grad():
+    reports = programs._precompiled.explain("shapes", "of_equal_size", x, x)
+probe.result(said=[[report["reason"], report["remedy"]] for report in reports])
+"""
+        ).result
+        assert [
+            "y is the same tensor as x, the entry needs two",
+            "pass a copy, or rebuild the wheel with a sample that has it",
+        ] in seen["said"]
+
     def test_every_program_is_tried(self) -> None:
         assert set(self.CASES) == set(shapes.PROGRAMS)
 
