@@ -76,6 +76,12 @@ def show(bundle: FoundManifest, console: Console) -> None:
         "built with " + ", ".join(f"{key} {value}" for key, value in built_with.items()), soft_wrap=True
     )
     console.print(_entrypoints(manifest.get("entrypoints", [])))
+    for entrypoint in manifest.get("entrypoints", []):
+        for skipped in entrypoint.get("skipped", []):
+            words = (
+                f"{entrypoint.get('name')}: {skipped.get('function')} runs as Python: {skipped.get('reason')}"
+            )
+            console.print(words, soft_wrap=True, markup=False)
     console.print(_frames(manifest.get("frames", [])))
     console.print(_libraries(manifest, bundle.sizes))
     console.print(_guards(manifest.get("frames", [])))

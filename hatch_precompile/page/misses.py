@@ -61,7 +61,7 @@ def expected_misses(entrypoint: Entrypoint, part: Part) -> Misses:
     return Misses(
         entrypoint.name,
         [_entry(entrypoint, sample, conditions) for sample, conditions in found],
-        list(_advice(entrypoint, [conditions for _, conditions in found])),
+        [*_skipped(part), *_advice(entrypoint, [conditions for _, conditions in found])],
         _attributes([conditions for _, conditions in found]),
     )
 
@@ -101,6 +101,15 @@ def _range(dimension: Dimension) -> str:
     # Dynamo lets no dynamic size be 0 or 1.
     low = max(dimension.min or 0, 2)
     return f"{low} to {dimension.max}" if dimension.max is not None else f"{low} or more"
+
+
+def _skipped(part: Part) -> Iterator[Advice]:
+    for skipped in part.skipped:
+        yield Advice(
+            f"{skipped.function} runs as Python in every call, and only what it calls is compiled "
+            f"(on-skip): {skipped.reason}.",
+            "Change the code so that torch.compile takes it whole.",
+        )
 
 
 def _advice(entrypoint: Entrypoint, entries: Sequence[Conditions]) -> Iterator[Advice]:

@@ -28,6 +28,7 @@ MANIFEST: dict[str, Any] = {
             "mode": "no_grad",
             "samples": 2,
             "frames": [0],
+            "skipped": [{"function": "Encoder.search", "reason": "graph break in loop, at m.py:[3]"}],
         }
     ],
     "frames": [{"module": "textmodel.model", "qualname": "Encoder.forward", "entries": [{}, {}, {}]}],
@@ -70,6 +71,7 @@ def expect_summary(result: Result, package: str) -> None:
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines()]
     assert ["encoder", "textmodel.model:Encoder", "no_grad", "call", "eager", "2", "1"] in lines
     assert ["textmodel.model:Encoder.forward", "3"] in lines
+    assert "encoder: Encoder.search runs as Python: graph break in loop, at m.py:[3]\n" in result.output
     assert ["x86-64-v3", "2 of 2", "2.5 kB", "avx2, fma"] in lines
 
 

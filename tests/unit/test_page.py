@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hatch_precompile.capture.record import (
     Conditions,
@@ -20,6 +21,7 @@ from hatch_precompile.capture.record import (
     FrameRecord,
     GraphRecord,
     Part,
+    SkippedFrame,
     TensorInput,
 )
 from hatch_precompile.config import load
@@ -338,6 +340,14 @@ class TestMisses:
         assert "input_ids has another dtype than int64, or not 2 dimensions." in advice
         assert next(iter(advice)).startswith("Calls with gradients on")
         assert next(iter(self.advice(1))).startswith("Calls under torch.no_grad()")
+
+    def test_what_torch_compile_skipped_comes_first(self) -> None:
+        entrypoint, part = PARTS[0]
+        skipping = replace(part, skipped=[SkippedFrame("loops", "graph break in loop, at m.py:3 in loops")])
+        first = expected_misses(entrypoint, skipping).advice[0]
+        assert first.calls.startswith("loops runs as Python in every call")
+        assert first.calls.endswith("graph break in loop, at m.py:3 in loops.")
+        assert first.remedy
 
     def test_values_of_equal_layers_are_one_line(self) -> None:
         found = expected_misses(*PARTS[0])
