@@ -51,8 +51,10 @@ print(json.dumps({place: value * 1e6 for place, value in seconds.items()}))
 """
 
 THREADS = """\
-import json, statistics, timeit, torch
+import json, os, statistics, timeit, torch
 from types import FunctionType
+# By itself torch takes no more threads than there are cores.
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 from bench_threads.model import normalize
 from bench_threads.samples import samples
 threads = torch.get_num_threads()
