@@ -8,6 +8,7 @@ A constant is a value that marshal can hold, or a tagged list (see `decode`) for
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import marshal
 import sys
@@ -33,6 +34,7 @@ ITEM = "i"  # value[key]
 CLASS_DICT = "d"  # vars(value)[key], so that a descriptor is not bound
 TYPE = "t"  # type(value)
 CODE_CONSTANT = "k"  # value.co_consts[key]
+MEMBER = "e"  # value(key), of an enum.Flag
 
 
 class Stale(Exception):
@@ -60,6 +62,8 @@ def follow(value: Any, steps: Any) -> Any:
             value = type(value)
         elif kind == CODE_CONSTANT:
             value = value.co_consts[key]
+        elif kind == MEMBER and isinstance(value, enum.EnumMeta):
+            value = value(key)
         else:
             raise Stale(f"unknown step {kind!r}")
     return value
@@ -127,6 +131,8 @@ def spell(module: str, steps: Any) -> str:
             text += f".__dict__[{key!r}]"
         elif kind == TYPE:
             text = f"type({text})"
+        elif kind == MEMBER:
+            text += f"({key!r})"
         else:
             text += f".co_consts[{key}]"
     return text
@@ -214,7 +220,8 @@ def decode(constant: Any) -> Any:
 
     Plain values stand for themselves. A list is a tag and its parts: "ref" (module, steps,
     fingerprint), "builtins", "globals" (module), "tuple", "list", "set", "frozenset", "dict",
-    "slice", "range", "size", "device", "likeness".
+    "slice", "range", "size", "device", "likeness", "snapshot" (of a dict; what must not be among its keys),
+    "if-imported" (module, parts).
     """
     if type(constant) is not list:
         return constant
@@ -235,6 +242,12 @@ def decode(constant: Any) -> Any:
         return frozenset(decode(part) for part in parts)
     if tag == "dict":
         return {decode(key): decode(value) for key, value in parts}
+    if tag == "snapshot":
+        mapping, *absent = map(decode, parts)
+        for key in absent:
+            if key in mapping:
+                raise Stale(f"{spell(*parts[0][1:3])} has {key!r}, which at the build it had not")
+        return dict(mapping)
     if tag == "slice":
         return slice(*(decode(part) for part in parts))
     if tag == "range":
@@ -248,4 +261,8 @@ def decode(constant: Any) -> Any:
         from .likeness import Likeness
 
         return Likeness(decode(parts[0]))
+    if tag == "if-imported":
+        from .late import IfImported
+
+        return IfImported(*parts)
     raise Stale(f"unknown constant {tag!r}")

@@ -184,6 +184,14 @@ def marks_agree(
     return all(set(attributes[name]).issubset(marks) for name, marks in allowed.items() if name in attributes)
 
 
+def from_numpy(value: Any) -> Any:
+    """The tensor that dynamo checks in the place of an array or number of numpy's; all else is itself."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray)):
+        return torch.as_tensor(value)
+    return value
+
+
 def guard_namespace() -> dict[str, Any]:
     """What generated guard functions may call."""
     import torch.utils._device as device_state
@@ -194,6 +202,7 @@ def guard_namespace() -> dict[str, Any]:
         "torch": torch,
         "standing_by": standing_by,
         "marks_agree": marks_agree,
+        "from_numpy": from_numpy,
         "plain_function": unwrap,
         "function_mode_depth": torch._C._len_torch_function_stack,
         "saved_tensors_hooks": torch._C._autograd._top_saved_tensors_default_hooks,

@@ -53,7 +53,9 @@ from hatch_precompile.torch_internals import (
     capture_settings,
     compile_graph,
     compiled_graph,
+    compiling_with,
     graph_break_reasons,
+    is_compiled,
     resume_function,
     tracing_frames,
 )
@@ -121,6 +123,7 @@ class _Session:
             ),
             self.recorder.recording(),
             tracing_frames(self._on_frame, self._on_skip),
+            compiling_with(self._backend),
         ):
             compiled = {id(target): target.compiled(self._backend) for target in targets}
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
@@ -270,6 +273,14 @@ class _Session:
         graphs = {
             name: graph for name, value in trace.injected.items() if (graph := _graph(value)) is not None
         }
+        foreign = [name for name in trace.injected if is_compiled(name) and name not in graphs]
+        if foreign:
+            raise Unsupported(
+                f"{trace.code.co_qualname} is under a torch.compile of the package's own, with another "
+                "backend than inductor",
+                f"{trace.code.co_filename}:{trace.code.co_firstlineno}",
+                "Leave the backend out there.",
+            )
         resumes = {
             name: self._resume_number(value)
             for name, value in trace.injected.items()

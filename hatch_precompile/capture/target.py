@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.errors import CaptureError
-from hatch_precompile.torch_internals import NO_LIMIT
+from hatch_precompile.torch_internals import NO_LIMIT, inside_compile
 
 __all__ = [
     "Declared",
@@ -132,7 +133,7 @@ def find_target(entrypoint: Entrypoint, owner: Any = None) -> Target:
             "module class",
             instance,
             inspect.signature(instance.forward),
-            lambda backend: torch.compile(instance, backend=backend),
+            lambda backend: torch.compile(_uncompiled(instance), backend=backend),
         )
     call = declared.value
     if declared.kind == "method" and not declared.bare:
@@ -141,6 +142,14 @@ def find_target(entrypoint: Entrypoint, owner: Any = None) -> Target:
     return Target(
         declared.kind, call, inspect.signature(call), lambda backend: torch.compile(call, backend=backend)
     )
+
+
+def _uncompiled(module: torch.nn.Module) -> Any:
+    """The module, or its `forward` without the torch.compile that its class has put around it."""
+    function = inside_compile(module.forward)
+    if function is None:
+        return module
+    return MethodType(function, module) if isinstance(function, FunctionType) else function
 
 
 def find_targets(entrypoint: Entrypoint, samples: Sequence[Sample]) -> list[Target]:

@@ -9,11 +9,13 @@ from typing import Any
 
 from hatch_precompile.capture.guardtree import GuardNode
 from hatch_precompile.lower.guard_text import GuardText, unsupported
+from hatch_precompile.torch_internals import pytree_registry
 
 __all__ = ["access", "is_activated", "require_container"]
 
 _FUNCTION_PARTS = {"code": "__code__", "closure": "__closure__", "func_defaults": "__defaults__"}
 _FLATTENED = ".__tensor_flatten__()"
+_FROM_NUMPY = "___from_numpy("
 _DICTS_BY_NATURE = {"get_generic_dict", "globals_dict", "type_dict", "func_kwdefaults"}
 
 
@@ -45,10 +47,16 @@ def access(text: GuardText, node: GuardNode, base: str, frame_globals: dict[str,
         if accessor == "dict_getitem" and _overrides_getitem(parent):
             return f"dict.__getitem__({base}, {index})"
         return f"{base}[{index}]"
+    if accessor in ("get_key", "get_value") and parent.value is pytree_registry():
+        # Modules add to it in the order they are imported in, which is not the same in every process.
+        registered = text.constant(list(parent.value)[key], None, node.source)
+        return registered if accessor == "get_key" else f"dict.__getitem__({base}, {registered})"
     if accessor == "get_key":
         return f"{base}_keys[{key}]"
     if accessor == "get_value":
         return f"dict.__getitem__({base}, {base}_keys[{key}])"
+    if accessor == "set_getitem":
+        return f"list({base})[{key}]"
     if accessor in ("weakref_call", "call_function_no_args"):
         return f"{base}()"
     if accessor == "grad":
@@ -59,6 +67,8 @@ def access(text: GuardText, node: GuardNode, base: str, frame_globals: dict[str,
         return f"{base}.storage_offset()"
     if accessor == "lambda" and node.source.endswith(f"{_FLATTENED}[0]"):
         return f"{base}{_FLATTENED}[0]"  # the names of the tensors that a tensor subclass wraps
+    if accessor == "lambda" and node.source.startswith(_FROM_NUMPY):
+        return f"from_numpy({base})"
     if accessor == "lambda" and parent.parent is None and _is_module(node.value):
         return text.constant(node.value, None, node.source)  # an import inside the traced code
     raise unsupported(f"the guard accessor {accessor!r}", node)
@@ -75,7 +85,9 @@ def _overrides_getitem(node: GuardNode) -> bool:
 def require_container(text: GuardText, node: GuardNode, variable: str) -> None:
     """Pin the type of what is walked into, as dynamo's typed C++ accessors do."""
     accessors = {child.accessor for child in node.children}
-    if node.keyed or accessors & {"get_key", "get_value"}:
+    if node.value is pytree_registry():
+        text.require(f"type({variable}) is dict", "TYPE_MATCH")
+    elif node.keyed or accessors & {"get_key", "get_value"}:
         if not isinstance(node.value, dict):
             raise unsupported(f"key order of a {type(node.value).__name__}", node)
         type_name = text.constant(type(node.value), None, node.source)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hatch_precompile.capture.guardtree import GuardNode, Leaf
 from hatch_precompile.lower.guard_text import GuardText, unsupported, user_line
 from hatch_precompile.lower.likeness import made_by_parametrize
+from hatch_precompile.torch_internals import pytree_registry
 
 __all__ = ["require_leaf"]
 
@@ -22,6 +23,7 @@ _MARKS = (
     "_dynamo_unbacked_bounds",
     "_dynamo_dynamic_range",
 )
+_BASES = (int, float, str)
 _MARKED = "_has_dynamo_dim_marking"
 
 
@@ -105,15 +107,56 @@ def _mapping_keys(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -
 
 
 def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
-    """Of a tensor subclass that wraps others: what it says of itself besides them."""
+    """Checks that dynamo writes as Python functions, and that only its words tell apart."""
+    for base in _BASES:
+        if isinstance(node.value, base) and leaf.text.startswith(f"{base.__name__}({node.source}) == "):
+            # A number or text of a derived class, such as torch.__version__.
+            expected = text.constant(base(node.value), node, user_line(leaf))
+            text.require(f"{base.__name__}({variable}) == {expected}", "CONSTANT_SUBCLASS_MATCH", leaf)
+            return
     if "___check_metadata_" not in leaf.text:
         raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
+    # A tensor subclass that wraps others: what it says of itself besides them.
     metadata = text.constant(node.value.__tensor_flatten__()[1], node, user_line(leaf))
     here = f"{variable}.__tensor_flatten__()[1]"
     same = f"{here} == {metadata}"
     if hasattr(node.value, "__metadata_guard__"):
         same = f"type({variable}).__metadata_guard__({metadata}, {here})"
     text.require(same, "TENSOR_SUBCLASS_METADATA_MATCH", leaf)
+
+
+def _dict_version(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """Of pytree's registry, which dynamo wants unchanged where it found a class not to be in it.
+
+    Other processes have more or fewer classes in theirs. So none of those that this tree knows may be in
+    it if it was not at the build; and from the entry's loading on nothing may change, as with dynamo.
+    """
+    if node.value is not pytree_registry():
+        raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
+    absent = [cls for cls in _known_classes(node) if cls not in node.value]
+    unchanged = text.snapshot(node.value, node, absent, user_line(leaf))
+    text.require(f"{variable} == {unchanged}", "DICT_VERSION", leaf)
+
+
+def _known_classes(node: GuardNode) -> list[type]:
+    """The classes of all values in the node's tree whose class is checked, and the classes it names."""
+    root = node
+    while root.parent is not None:
+        root = root.parent
+    found: set[type] = set()
+    pending = [root]
+    while pending:
+        current = pending.pop()
+        pending += current.children
+        kinds = {leaf.kind for leaf in current.leaves}
+        if kinds & {"type_match_guard", "equals_match_guard", "tensor_match_guard"}:
+            found.add(type(current.value))
+        if "id_match_guard" in kinds and isinstance(current.value, type):
+            found.add(current.value)
+    return sorted(
+        (cls for cls in found if not made_by_parametrize(cls)),
+        key=lambda cls: (cls.__module__, cls.__qualname__),
+    )
 
 
 def _simple(template: str, kind: str) -> Write:
@@ -135,6 +178,7 @@ _LEAVES: dict[str, Write] = {
     "set_contains_guard": _set_contains,
     "mapping_keys_guard": _mapping_keys,
     "lambda_guard": _lambda,
+    "dict_version_guard": _dict_version,
     "dict_length_check_guard": _simple("dict.__len__({v}) == {arg}", "DICT_LENGTH"),
     "length_check_guard": _simple("len({v}) == {arg}", "LENGTH"),
     "true_match_guard": _simple("{v} is True", "EQUALS_MATCH"),

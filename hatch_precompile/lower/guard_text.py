@@ -79,6 +79,15 @@ class GuardText:
         """The name of a constant that knows classes made as this one was."""
         return self._named(likeness(cls, self.namer, where))
 
+    def snapshot(self, mapping: dict[Any, Any], node: GuardNode, absent: list[Any], where: str) -> str:
+        """The name of a copy of `mapping`, made at load time; there none of `absent` may be in it."""
+        keys = [self.namer.constant(key, None, where) for key in absent]
+        return self._named(["snapshot", self.namer.reference(mapping, node, where), *keys])
+
+    def if_imported(self, module: str, parts: list[Any]) -> str:
+        """The name of a constant that knows parts of a module, each as (steps, fingerprint)."""
+        return self._named(["if-imported", module, parts])
+
     def _named(self, encoded: Any) -> str:
         key = repr(encoded)
         index = self._indexes.get(key)
@@ -86,7 +95,7 @@ class GuardText:
             index = self._indexes[key] = len(self.constants)
             self.constants.append(encoded)
             self._notes.append(f"# c{index}: {_note(encoded)}")
-        self.rebound += type(encoded) is list and encoded[0] in ("ref", "likeness")
+        self.rebound += type(encoded) is list and encoded[0] in ("ref", "likeness", "snapshot", "if-imported")
         return f"c{index}"
 
     def source(self) -> str:
@@ -138,4 +147,8 @@ def _note(encoded: Any) -> str:
         return str(runtime("references").spell(encoded[1], encoded[2]))
     if type(encoded) is list and encoded[0] == "likeness":
         return f"classes made as {encoded[1][1]} was"
+    if type(encoded) is list and encoded[0] == "snapshot":
+        return f"{_note(encoded[1])} as it was when this was loaded"
+    if type(encoded) is list and encoded[0] == "if-imported":
+        return f"{encoded[1]}, if it is imported"
     return repr(encoded)

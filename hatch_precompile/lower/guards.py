@@ -17,6 +17,7 @@ import torch
 from hatch_precompile.capture.guardtree import GuardNode, Leaf, Relation
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guard_access import access, is_activated, require_container
+from hatch_precompile.lower.guard_late import is_late, require_if_imported
 from hatch_precompile.lower.guard_leaves import require_leaf
 from hatch_precompile.lower.guard_tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.guard_text import GuardText, unsupported
@@ -112,6 +113,9 @@ class _Writer:
 
     def _visit(self, node: GuardNode) -> None:
         assert node.parent is not None
+        if is_late(node):
+            self.carried += require_if_imported(self.text, node)
+            return
         if node.parent.accessor == "globals_dict" and node.key in self.injected:
             # Dynamo's own additions to the globals are constants to us: modules, builtins, objects.
             variable = self.text.constant(node.value, None, "")

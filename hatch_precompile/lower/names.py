@@ -20,7 +20,7 @@ from hatch_precompile.capture.guardtree import GuardNode
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.runtime_package import runtime
 
-__all__ = ["Namer", "is_plain"]
+__all__ = ["Namer", "Step", "is_plain", "step"]
 
 Step = tuple[str, Any]
 Place = tuple[str, tuple[Step, ...]]
@@ -128,7 +128,9 @@ class Namer:
             return
         if isinstance(value, enum.Enum):
             for module, steps in self._own_names(type(value)):
-                yield module, (*steps, ("a", value.name))
+                # Several flags together are a member without a name.
+                by_value = isinstance(value, enum.Flag) and is_plain(value.value)
+                yield module, (*steps, ("e", value.value) if by_value else ("a", value.name))
             return
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
         if isinstance(value, (MethodType, BuiltinFunctionType)) and isinstance(value.__self__, type):
@@ -188,14 +190,15 @@ class Namer:
                     if self._leads_to(module, way, current.value):
                         yield module, (*way, *steps)
                         return
-            step = _step(current)
-            if step is None:
+            last = step(current)
+            if last is None:
                 return
-            steps = (*step, *steps)
+            steps = (*last, *steps)
             current = current.parent
 
 
-def _step(node: GuardNode) -> tuple[Step, ...] | None:
+def step(node: GuardNode) -> tuple[Step, ...] | None:
+    """The way from a node's parent to it, as steps of a reference; None where it is no such way."""
     if node.accessor in _AS_STEP:
         return _AS_STEP[node.accessor]
     if node.accessor in ("getattr", "generic_getattr"):

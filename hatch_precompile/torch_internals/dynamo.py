@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -18,10 +18,15 @@ __all__ = [
     "NO_OPERATIONS",
     "FrameTrace",
     "compiled_graph",
+    "compiling_with",
     "graph_break_reasons",
     "guard_builder",
     "guard_manager_classes",
+    "inside_compile",
+    "is_compiled",
+    "is_compiler",
     "last_line",
+    "pytree_registry",
     "relational_guards",
     "resume_function",
     "tracing_frames",
@@ -77,6 +82,24 @@ def guard_builder() -> Any:
     return GuardBuilder
 
 
+def pytree_registry() -> dict[type, Any]:
+    """The classes that `torch.utils._pytree` takes for containers, with how to flatten each.
+
+    Traced code that maps over nested values (vmap, while_loop, flex attention) looks classes up in it.
+    """
+    return torch.utils._pytree.SUPPORTED_NODES
+
+
+def is_compiler(module: ModuleType) -> bool:
+    """Whether a module belongs to what torch imports at the first compile only."""
+    return module.__name__.startswith(("torch._dynamo", "torch._inductor"))
+
+
+def inside_compile(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """What `torch.compile` was put around; None for a function that it was not put around."""
+    return getattr(function, "_torchdynamo_orig_callable", None)
+
+
 def graph_break_reasons() -> list[str]:
     """Dynamo's words for the graph breaks since the counters were last cleared."""
     from torch._dynamo.utils import counters
@@ -129,6 +152,27 @@ def tracing_frames(
         convert_frame._compile = compile_frame
 
 
+@contextlib.contextmanager
+def compiling_with(backend: Callable[[Any, Any], Callable[..., Any]]) -> Iterator[None]:
+    """Let `backend` do what inductor would, wherever the package itself calls `torch.compile`."""
+    wrapper = torch._TorchCompileInductorWrapper
+    own = wrapper.__call__
+
+    def compile_with(_self: Any, graph: Any, inputs: Any, **_: Any) -> Callable[..., Any]:
+        return backend(graph, inputs)
+
+    wrapper.__call__ = compile_with
+    try:
+        yield
+    finally:
+        wrapper.__call__ = own
+
+
+def is_compiled(name: str) -> bool:
+    """Whether a name that dynamo put into a frame's globals is that of a compiled graph."""
+    return name.startswith("__compiled_fn")
+
+
 def _in_a_line(reason: str) -> str:
     """What dynamo explains at length: what it met, the last of several first, and the user's line."""
     heads = [part.strip().partition("\n")[0] for part in re.split(r"\*\*\* While handling .*\*\*\*", reason)]
@@ -159,8 +203,9 @@ def compiled_graph(value: Any) -> tuple[Any, bool]:
     plain = False
     while True:
         code = getattr(value, "__code__", None)
-        if hasattr(value, "_torchdynamo_orig_callable"):
-            value = value._torchdynamo_orig_callable
+        inside = inside_compile(value)
+        if inside is not None:
+            value = inside
         elif code is not None and code.co_name == "_tf_disabled_wrapper":
             cells = dict(zip(code.co_freevars, value.__closure__, strict=True))
             value, plain = cells["real_compiled_fn"].cell_contents, True

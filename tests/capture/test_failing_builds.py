@@ -42,6 +42,7 @@ class TestWarn:
         "made": "has no name that another process could find it by",
         "looping": "sample 1/1: torch.compile leaves a frame uncompiled",
         "startless": 'on-miss = "compile", but of broken.models:calling itself nothing was compiled',
+        "otherwise": "fine is under a torch.compile of the package's own, with another backend than inductor",
         "untraceable": "sample 1/1: torch.compile captured nothing of broken.models:untraceable",
         "die": "the capturing process ended with 42",
     }
@@ -60,6 +61,7 @@ class TestWarn:
             entrypoint("Made"),
             entrypoint("looping"),
             entrypoint("calling", name="startless", **{"on-skip": "eager", "on-miss": "compile"}),
+            entrypoint("otherwise", **{"on-skip": "eager"}),
             entrypoint("untraceable"),
             entrypoint("die"),
             said=lines,

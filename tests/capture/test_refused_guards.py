@@ -155,6 +155,26 @@ def test_a_check_of_a_new_torch() -> None:
     assert said.endswith("\n  at return x # model.py:3 in forward")
 
 
+def test_the_version_of_a_dict_that_is_not_pytrees() -> None:
+    root, _ = tree({}, Leaf("dict_version_guard", (7, WORDS)))
+    assert sentence(root).startswith("the guard 'dict_version_guard' on L['x'] cannot be carried in a wheel")
+
+
+def test_a_part_of_torchs_compiler_that_is_no_name() -> None:
+    import torch._dynamo as module
+
+    root, node = tree(module)
+    node.children.append(GuardNode("getattr", "config", "L['x'].config", module.config, node))
+    node.children[0].leaves.append(Leaf("length_check_guard", (1, WORDS)))
+    assert sentence(root).startswith(
+        "the guard 'length_check_guard' on a part of torch's compiler on L['x'].config cannot be carried"
+    )
+    node.children[0] = GuardNode("by_telephone", None, "L['x'].config", module.config, node)
+    assert sentence(root).startswith(
+        "the guard accessor 'by_telephone' on a part of torch's compiler on L['x'].config cannot be carried"
+    )
+
+
 def test_a_way_of_a_new_torch() -> None:
     root, _ = tree(1, accessor="by_telephone")
     assert sentence(root).startswith("the guard accessor 'by_telephone' on L['x'] cannot be carried")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional
@@ -167,6 +169,26 @@ class Configured(nn.Module):
         return x.view(-1, self.config.heads, 4) if hasattr(self.config, "heads") else x + self.shift
 
 
+def mapped(x: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(helper)(x)
+
+
+class Feature(enum.Flag):
+    FIRST = enum.auto()
+    SECOND = enum.auto()
+    THIRD = enum.auto()
+
+
+ARRAY = numpy.arange(8, dtype=numpy.float32)
+
+
+def with_numpy_and_flags(x: torch.Tensor, row: Any, features: Feature) -> torch.Tensor:
+    if torch.__version__ < (2, 0):
+        return x
+    x = x + torch.from_numpy(ARRAY) + torch.as_tensor(row)
+    return x * 2 if features & Feature.THIRD else x
+
+
 def small_bert() -> tuple[Any, torch.Tensor]:
     from transformers import BertConfig, BertModel
 
@@ -196,8 +218,12 @@ def held_frames() -> Iterator[tuple[HeldFrame, dict[str, Any]]]:
         yield _wrapper(wrapped, x, times=3)
         yield _function(of_a_subclass, x.as_subclass(Marked))
         yield _module(Quantized().eval(), x)
+        row = numpy.ones(8, dtype=numpy.float32)
+        yield _function(with_numpy_and_flags, x, row, Feature.FIRST | Feature.THIRD)
         model, ids = small_bert()
         yield _wrapper(type(model).forward, model, ids, call=model)
+        # Last: transformers adds to pytree's registry, which this one's guards want as it is.
+        yield _function(mapped, x)
     with torch.inference_mode():
         yield _module(Linear2().eval(), torch.randn(4, 8))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from differential.frames import held_frames
-from differential.harness import HeldFrame
+from differential.frames import held_frames, mapped
+from differential.harness import HeldFrame, hold
 from differential.report import JUSTIFIED, Tally, all_mutations, try_mutations
 
 
@@ -67,8 +68,6 @@ def test_no_combination_of_mutations_is_served_that_dynamo_would_refuse(
 
 
 def test_a_changed_thread_count_is_accepted_and_costs_no_entry(held: Held) -> None:
-    import torch
-
     frame, frame_locals, _ = held[0]
     before = torch.get_num_threads()
     try:
@@ -96,3 +95,27 @@ def test_a_frame_first_looked_up_in_inference_mode_still_serves_its_own_mode_onl
         assert frame.ours(frame_locals)
     with torch.inference_mode():
         assert not frame.ours(frame_locals)
+
+
+def test_a_class_that_becomes_a_container_is_refused_by_both() -> None:
+    """Dynamo wants pytree's registry unchanged since it traced, and we since the entry was loaded.
+
+    The last test here: dynamo counts changes, so for its guard this one is never taken back.
+    """
+    from torch.utils import _pytree
+
+    x = torch.randn(4, 8)
+    frame, frame_locals = hold(mapped, x)[0], {"x": x}
+    assert "SUPPORTED_NODES as it was when this was loaded" in frame.source
+    assert frame.dynamo(frame_locals)
+    assert frame.ours(frame_locals)
+
+    class Container:
+        pass
+
+    _pytree.SUPPORTED_NODES[Container] = _pytree.SUPPORTED_NODES[tuple]
+    try:
+        assert not frame.dynamo(frame_locals)
+        assert not frame.ours(frame_locals)
+    finally:
+        del _pytree.SUPPORTED_NODES[Container]

@@ -72,6 +72,20 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "instance": "programs.modules:recurrent",
         "samples": "programs.modules:sequences",
     },
+    {"target": "programs.compiled:doubled_sine", "name": "sine", "samples": "programs.compiled:samples"},
+    *(
+        {
+            "target": f"programs.compiled:{name}",
+            "instance": f"programs.compiled:{name.lower()}",
+            "samples": "programs.compiled:samples",
+        }
+        for name in ("Decorated", "Compiling")
+    ),
+    {
+        "target": "programs.compiled:calls_it_in_a_loop",
+        "samples": "programs.compiled:samples",
+        "on-skip": "eager",
+    },
 ]
 
 

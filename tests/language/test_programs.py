@@ -362,6 +362,61 @@ probe.result(results=results, before=before, compile_fx="torch._inductor.compile
         assert not seen["compile_fx"]
 
 
+class TestPackagesThatCompile:
+    """Sources with torch.compile in them are served through it; eager code is theirs with force_eager."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def seen(cls, programs: Site) -> Any:
+        return programs.run(
+            START
+            + """
+from programs import compiled
+import torch._dynamo.utils
+
+x = compiled.inputs()
+calls_of = {
+    "sine": compiled.doubled_sine,
+    "Decorated": compiled.decorated().eval(),
+    "Compiling": compiled.compiling().eval(),
+    "calls_it_in_a_loop": compiled.calls_it_in_a_loop,
+}
+def tried(name, call):
+    ours = observed(call, x)
+    hits = [entry["hits"] for entry in status(name)["by_entry"]]
+    torch.compiler.set_stance("force_eager")
+    eager = observed(call, x)
+    torch.compiler.set_stance("default")
+    return {"same": close(ours, eager), "hits": hits, "left out": status(name)["left_out"]}
+
+results = {name: tried(name, call) for name, call in calls_of.items()}
+results["compiled"] = dict(torch._dynamo.utils.counters["frames"])
+
+# What does not fit is the package's own to compile; here that is made cheap.
+torch._TorchCompileInductorWrapper.__call__ = lambda self, graph, inputs, **_: graph.forward
+with torch.no_grad():
+    results["double"] = torch.allclose(compiled.doubled_sine(x.double()), x.double().sin() * 2)
+results["then compiled"] = torch._dynamo.utils.counters["frames"]["ok"]
+results["then hits"] = status("sine")["hits"]
+probe.result(**results)
+"""
+        ).result
+
+    @pytest.mark.parametrize(
+        ("name", "hits"), {"sine": [1], "Decorated": [1], "Compiling": [1], "calls_it_in_a_loop": [2]}.items()
+    )
+    def test_a_call_is_served_where_the_package_would_compile(
+        self, seen: Any, name: str, hits: list[int]
+    ) -> None:
+        assert seen[name] == {"same": True, "hits": hits, "left out": []}
+
+    def test_nothing_is_compiled(self, seen: Any) -> None:
+        assert seen["compiled"] == {}
+
+    def test_a_call_that_does_not_fit_is_compiled_as_the_package_would(self, seen: Any) -> None:
+        assert (seen["double"], seen["then compiled"], seen["then hits"]) == (True, 1, 1)
+
+
 class TestSkippedFrames:
     """With on-skip = "eager", a function with a graph break in a loop runs as Python; what it calls hits."""
 

@@ -245,6 +245,12 @@ class TestFingerprint:
             references.check("made_for_a_test", (("a", "plain"),), expected)
 
 
+class Mode(enum.Flag):
+    READ = 1
+    WRITE = 2
+    RUN = 4
+
+
 class Color(enum.Enum):
     RED = 1
 
@@ -310,6 +316,22 @@ class TestConstants:
         nested = module.outer().__code__
         for value in (inside, inside.__code__, nested):
             assert references.decode(Namer(vars(module)).reference(value)) is value
+
+    def test_several_flags_together_are_found_by_their_value(self) -> None:
+        encoded = Namer({}).constant(Mode.READ | Mode.RUN)
+        assert references.decode(encoded) is Mode.READ | Mode.RUN
+        assert references.spell(*encoded[1:3]).endswith(".Mode(5)")
+
+    def test_of_a_snapshot_nothing_may_be_a_key_that_was_none(self, module: ModuleType) -> None:
+        module.TABLE = {int: "whole"}
+        table = ["ref", module.__name__, (("a", "TABLE"),), ""]
+        found = references.decode(["snapshot", table, Namer({}).constant(str)])
+        assert found == module.TABLE
+        assert found is not module.TABLE
+        with pytest.raises(
+            Stale, match=r"made_for_a_test\.TABLE has <class 'int'>, which at the build it had not"
+        ):
+            references.decode(["snapshot", table, Namer({}).constant(int)])
 
     @pytest.mark.parametrize("value", [object(), lambda x: x, type("Local", (), {})])
     def test_what_has_no_name_is_refused_with_advice(self, value: Any) -> None:

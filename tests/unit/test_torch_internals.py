@@ -63,7 +63,6 @@ class TestGuardVocabulary:
     REFUSED_LEAVES = frozenset(
         {
             "add_complex_is_nan_guard",
-            "add_dict_version_guard",
             "add_dispatch_key_set_guard",
             "add_fake_script_type_match_guard",
             "add_range_iterator_match_guard",
@@ -157,6 +156,41 @@ class TestTracing:
             "torch_function_mode_stack_guard",
         }
         assert frame.root.check({"x": torch.ones(3), "helper": helper})
+
+    def test_what_a_package_compiles_itself_goes_to_our_backend(self) -> None:
+        def doubled(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        graphs: list[Any] = []
+        frames: list[torch_internals.FrameTrace] = []
+
+        def backend(graph: Any, inputs: Any) -> Any:
+            graphs.append(graph)
+            return graph.forward
+
+        compiled = torch.compile(doubled, mode="reduce-overhead")
+        with (
+            torch_internals.compiling_with(backend),
+            torch_internals.tracing_frames(frames.append, lambda *_: None),
+        ):
+            assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+        assert len(graphs) == 1
+        assert [name for name in frames[0].injected if torch_internals.is_compiled(name)]
+        assert torch_internals.inside_compile(compiled) is doubled
+        assert torch_internals.inside_compile(doubled) is None
+        torch._dynamo.reset()
+
+    def test_pytrees_registry_is_a_plain_dict_of_classes(self) -> None:
+        registry = torch_internals.pytree_registry()
+        assert type(registry) is dict
+        assert registry is torch._dynamo.guards.torch.utils._pytree.SUPPORTED_NODES
+        assert tuple in registry
+        assert torch.Tensor not in registry
+
+    def test_what_is_imported_with_the_first_compile(self) -> None:
+        assert torch_internals.is_compiler(torch._dynamo)
+        assert torch_internals.is_compiler(torch._dynamo.decorators)
+        assert not torch_internals.is_compiler(torch._functorch)
 
     def test_what_was_patched_is_put_back(self) -> None:
         before = (CheckFunctionManager.__init__, convert_frame._compile, guards.GuardManager.add_lambda_guard)

@@ -83,6 +83,14 @@ def calling(x):
     return x
 
 
+def otherwise(x):
+    """Compiled by the package itself, and not for inductor. Made here: dynamo is imported for it."""
+    for _ in range(2):
+        x = torch.compile(fine, backend="eager")(x)
+        print("here")
+    return x
+
+
 def untraceable(x):
     return [1, 2]
 

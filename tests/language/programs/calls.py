@@ -5,10 +5,13 @@ Where it does not matter what is computed it is `x * 2`: a graph that was compil
 
 import collections
 import dataclasses
+import enum
 import functools
 
+import numpy
 import torch
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 PROGRAMS = {}
 
@@ -161,6 +164,32 @@ def sum_of_squares(x):
 @program
 def takes_a_gradient_inside(x):
     return torch.func.grad(sum_of_squares)(x)
+
+
+@program
+def maps_over_a_dimension(x):
+    return torch.vmap(sum_of_squares)(x)
+
+
+@program
+def loops_until_it_is_enough(x):
+    def goes_on(x):
+        return x.sum() < 100
+
+    def step(x):
+        return x.abs() * 2 + 1
+
+    return torch.while_loop(goes_on, step, (x,))
+
+
+def nearer_is_better(score, batch, head, query, key):
+    return score - (query - key).abs()
+
+
+@program
+def attends_in_its_own_way(x):
+    q = x.sum() + torch.arange(2 * 32 * 16.0).reshape(1, 2, 32, 16) / 1000
+    return flex_attention(q, q, q, score_mod=nearer_is_better)
 
 
 # -- effects -------------------------------------------------------------------------------------
@@ -428,6 +457,44 @@ GADGET = Gadget(5.0)
 @program
 def calls_methods_of_all_kinds(x):
     return GADGET.apply(x)
+
+
+ARRAY = numpy.arange(4, dtype=numpy.float32)
+HALF = numpy.float32(0.5)
+
+
+@program
+def adds_an_array_of_numpy(x):
+    return (x + torch.from_numpy(ARRAY)) * HALF
+
+
+class Feature(enum.Flag):
+    FIRST = enum.auto()
+    SECOND = enum.auto()
+    THIRD = enum.auto()
+
+
+FEATURES = Feature.FIRST | Feature.THIRD
+
+
+@program
+def looks_at_flags(x):
+    return x * 2 if FEATURES & Feature.THIRD and not FEATURES & Feature.SECOND else x
+
+
+@program
+def asks_for_the_version_of_torch(x):
+    return x * 2 if torch.__version__ >= (2, 0) else x
+
+
+NUMBERS = {3, 5}
+
+
+@program
+def goes_through_a_set(x):
+    for number in NUMBERS:
+        x = x + number
+    return x
 
 
 # -- custom operators ----------------------------------------------------------------------------
