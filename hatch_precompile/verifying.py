@@ -147,8 +147,12 @@ class _Verification:
         """The result with how far its answer is from eager code's."""
         label = f"sample {result.sample}/{total}"
         before = _before(target.call)
-        with _eagerly():
-            expected, _ = _run(target.call, sample, self.mode)
+        try:
+            with _eagerly():
+                expected, _ = _run(target.call, sample, self.mode)
+        except Exception as error:
+            problem = f"{label} raised {type(error).__name__} where it runs eagerly: {error}"
+            return replace(result, problem=problem)
         difference = None
         said = "it draws random numbers, so only shapes and dtypes were compared with eager"
         try:

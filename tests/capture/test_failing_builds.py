@@ -196,6 +196,12 @@ def test_an_answer_that_differs_from_eager_is_not_shipped(tmp_path: Path) -> Non
     assert "Mismatched elements: 6 / 6" in str(caught.value)
 
 
+def test_a_sample_that_raises_where_it_runs_eagerly_is_named(tmp_path: Path) -> None:
+    match = "sample 1/1 raised ValueError where it runs eagerly: slow"
+    with pytest.raises(VerifyError, match=match):
+        build(tmp_path / "work", entrypoint("wants_a_compiler"))
+
+
 def test_a_missing_compiler_is_named_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,12 @@ def two_faced(x):
     return x + (2 if torch.compiler.is_compiling() else 1)
 
 
+def wants_a_compiler(x):
+    if not torch.compiler.is_compiling():
+        raise ValueError("slow")
+    return x + 1
+
+
 def looping(x):
     """A graph break in a loop: dynamo gives up on the frame."""
     for _ in range(2):

@@ -177,7 +177,7 @@ def loops_until_it_is_enough(x):
         return x.sum() < 100
 
     def step(x):
-        return x.abs() * 2 + 1
+        return (x.abs() * 2 + 1,)
 
     return torch.while_loop(goes_on, step, (x,))
 
