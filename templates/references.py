@@ -12,6 +12,8 @@ import enum
 import hashlib
 import marshal
 import sys
+from functools import reduce
+from operator import or_
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -34,7 +36,7 @@ ITEM = "i"  # value[key]
 CLASS_DICT = "d"  # vars(value)[key], so that a descriptor is not bound
 TYPE = "t"  # type(value)
 CODE_CONSTANT = "k"  # value.co_consts[key]
-MEMBER = "e"  # value(key), of an enum.Flag
+FLAGS = "e"  # the member of an enum.Flag that has the flags named in the key
 
 
 class Stale(Exception):
@@ -62,8 +64,8 @@ def follow(value: Any, steps: Any) -> Any:
             value = type(value)
         elif kind == CODE_CONSTANT:
             value = value.co_consts[key]
-        elif kind == MEMBER and isinstance(value, enum.EnumMeta):
-            value = value(key)
+        elif kind == FLAGS and isinstance(value, enum.EnumMeta):
+            value = reduce(or_, [value[name] for name in key], value(0))
         else:
             raise Stale(f"unknown step {kind!r}")
     return value
@@ -131,8 +133,8 @@ def spell(module: str, steps: Any) -> str:
             text += f".__dict__[{key!r}]"
         elif kind == TYPE:
             text = f"type({text})"
-        elif kind == MEMBER:
-            text += f"({key!r})"
+        elif kind == FLAGS:
+            text += f"({'|'.join(key)})"
         else:
             text += f".co_consts[{key}]"
     return text

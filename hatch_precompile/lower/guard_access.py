@@ -56,6 +56,8 @@ def access(text: GuardText, node: GuardNode, base: str, frame_globals: dict[str,
     if accessor == "get_value":
         return f"dict.__getitem__({base}, {base}_keys[{key}])"
     if accessor == "set_getitem":
+        if not all(type(item) in (bool, int, float, complex) for item in parent.value):
+            raise unsupported("the order of a set with other elements than numbers", node)
         return f"list({base})[{key}]"
     if accessor in ("weakref_call", "call_function_no_args"):
         return f"{base}()"

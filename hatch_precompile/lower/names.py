@@ -128,9 +128,10 @@ class Namer:
             return
         if isinstance(value, enum.Enum):
             for module, steps in self._own_names(type(value)):
-                # Several flags together are a member without a name.
-                by_value = isinstance(value, enum.Flag) and is_plain(value.value)
-                yield module, (*steps, ("e", value.value) if by_value else ("a", value.name))
+                if isinstance(value, enum.Flag):  # several together are a member without a name
+                    yield module, (*steps, ("e", tuple(str(flag.name) for flag in value)))
+                else:
+                    yield module, (*steps, ("a", value.name))
             return
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
         if isinstance(value, (MethodType, BuiltinFunctionType)) and isinstance(value.__self__, type):

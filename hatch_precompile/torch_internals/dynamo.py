@@ -97,6 +97,8 @@ def is_compiler(module: ModuleType) -> bool:
 
 def inside_compile(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """What `torch.compile` was put around; None for a function that it was not put around."""
+    if getattr(function, "_torchdynamo_disable", False):  # that was torch.compiler.disable
+        return None
     return getattr(function, "_torchdynamo_orig_callable", None)
 
 
@@ -203,9 +205,8 @@ def compiled_graph(value: Any) -> tuple[Any, bool]:
     plain = False
     while True:
         code = getattr(value, "__code__", None)
-        inside = inside_compile(value)
-        if inside is not None:
-            value = inside
+        if hasattr(value, "_torchdynamo_orig_callable"):
+            value = value._torchdynamo_orig_callable
         elif code is not None and code.co_name == "_tf_disabled_wrapper":
             cells = dict(zip(code.co_freevars, value.__closure__, strict=True))
             value, plain = cells["real_compiled_fn"].cell_contents, True

@@ -102,6 +102,16 @@ def test_the_position_of_an_iterator() -> None:
     assert "cannot be carried in a wheel" in said
 
 
+def test_the_order_of_a_set_of_functions() -> None:
+    def applies(x: torch.Tensor, functions: set[Any]) -> torch.Tensor:
+        for function in functions:
+            x = function(x)
+        return x
+
+    said = refusal(applies, torch.ones(3), {torch.sin, torch.cos})
+    assert said.startswith("the order of a set with other elements than numbers on list(L['functions'])[")
+
+
 def test_globals_that_are_no_modules() -> None:
     """A function whose globals no other process could find."""
     spaces: dict[str, Any] = {"__builtins__": __builtins__, "SCALE": 3.0}

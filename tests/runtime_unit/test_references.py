@@ -317,10 +317,13 @@ class TestConstants:
         for value in (inside, inside.__code__, nested):
             assert references.decode(Namer(vars(module)).reference(value)) is value
 
-    def test_several_flags_together_are_found_by_their_value(self) -> None:
+    @pytest.mark.parametrize("value", [Mode.READ, Mode.READ | Mode.RUN, Mode(0)])
+    def test_flags_are_found_by_their_names(self, value: Mode) -> None:
+        assert references.decode(Namer({}).constant(value)) is value
+
+    def test_flags_are_spelled_by_their_names(self) -> None:
         encoded = Namer({}).constant(Mode.READ | Mode.RUN)
-        assert references.decode(encoded) is Mode.READ | Mode.RUN
-        assert references.spell(*encoded[1:3]).endswith(".Mode(5)")
+        assert references.spell(*encoded[1:3]).endswith(".Mode(READ|RUN)")
 
     def test_of_a_snapshot_nothing_may_be_a_key_that_was_none(self, module: ModuleType) -> None:
         module.TABLE = {int: "whole"}

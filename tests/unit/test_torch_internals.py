@@ -178,6 +178,7 @@ class TestTracing:
         assert [name for name in frames[0].injected if torch_internals.is_compiled(name)]
         assert torch_internals.inside_compile(compiled) is doubled
         assert torch_internals.inside_compile(doubled) is None
+        assert torch_internals.inside_compile(torch.compiler.disable(doubled)) is None
         torch._dynamo.reset()
 
     def test_pytrees_registry_is_a_plain_dict_of_classes(self) -> None:
