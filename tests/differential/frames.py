@@ -182,9 +182,15 @@ class Feature(enum.Flag):
 ARRAY = numpy.arange(8, dtype=numpy.float32)
 
 
-def with_numpy_and_flags(x: torch.Tensor, row: Any, features: Feature) -> torch.Tensor:
+class Numbers(set[int]):
+    """Its elements are guarded one by one, in their order."""
+
+
+def with_numpy_and_flags(x: torch.Tensor, row: Any, features: Feature, numbers: Numbers) -> torch.Tensor:
     if torch.__version__ < (2, 0):
         return x
+    for number in numbers:
+        x = x + number
     x = x + torch.from_numpy(ARRAY) + torch.as_tensor(row)
     return x * 2 if features & Feature.THIRD else x
 
@@ -219,7 +225,8 @@ def held_frames() -> Iterator[tuple[HeldFrame, dict[str, Any]]]:
         yield _function(of_a_subclass, x.as_subclass(Marked))
         yield _module(Quantized().eval(), x)
         row = numpy.ones(8, dtype=numpy.float32)
-        yield _function(with_numpy_and_flags, x, row, Feature.FIRST | Feature.THIRD)
+        features = Feature.FIRST | Feature.THIRD
+        yield _function(with_numpy_and_flags, x, row, features, Numbers([3, 5]))
         model, ids = small_bert()
         yield _wrapper(type(model).forward, model, ids, call=model)
         # Last: transformers adds to pytree's registry, which this one's guards want as it is.
