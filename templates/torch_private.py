@@ -1,6 +1,6 @@
 """Every private torch API the runtime uses, behind names that say what it is for.
 
-Seen in torch 2.13.0 and 2.15.0, after a plain `import torch`: nothing here imports torch._dynamo or
+Seen in torch 2.13.0, 2.14.0 and 2.15.0, after a plain `import torch`: nothing here imports torch._dynamo or
 torch._inductor. tests/unit/test_torch_internals.py fails first when one of them changes.
 """
 
