@@ -381,8 +381,8 @@ import torch._dynamo.utils
 x = compiled.inputs()
 calls_of = {
     "sine": compiled.doubled_sine,
-    "Decorated": compiled.decorated().eval(),
-    "Compiling": compiled.compiling().eval(),
+    "decorated": compiled.decorated().eval(),
+    "compiling": compiled.compiling().eval(),
     "calls_it_in_a_loop": compiled.calls_it_in_a_loop,
 }
 def tried(name, call):
@@ -407,7 +407,7 @@ probe.result(**results)
         ).result
 
     @pytest.mark.parametrize(
-        ("name", "hits"), {"sine": [1], "Decorated": [1], "Compiling": [1], "calls_it_in_a_loop": [2]}.items()
+        ("name", "hits"), {"sine": [1], "decorated": [1], "compiling": [1], "calls_it_in_a_loop": [2]}.items()
     )
     def test_a_call_is_served_where_the_package_would_compile(
         self, seen: Any, name: str, hits: list[int]

@@ -14,6 +14,11 @@ def shifted(x):
     return x + 3
 
 
+@torch.compile
+def halved(x):
+    return x / 2
+
+
 class Decorated(nn.Module):
     def __init__(self):
         super().__init__()
@@ -42,7 +47,7 @@ class Compiling(nn.Module):
 
 def calls_it_in_a_loop(x):
     for _ in range(2):
-        x = doubled_sine(x)
+        x = halved(x)
         print(end="")
     return x
 
