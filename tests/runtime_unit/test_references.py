@@ -139,7 +139,9 @@ class TestUnwrap:
     ) -> None:
         from torch._dynamo import mutation_guard
 
+        # How dynamo remembers that it has done so: up to torch 2.14, and from 2.15 on.
         monkeypatch.setattr(torch.nn.Module, "___needs_generation_tag_patch", True, raising=False)
+        monkeypatch.delattr(torch.nn.Module, "___has_generation_tag_patch", raising=False)
         plain = {
             name: references.unwrap(getattr(torch.nn.Module, name)) for name in ("__init__", "__setstate__")
         }
