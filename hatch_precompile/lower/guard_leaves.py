@@ -24,6 +24,10 @@ _MARKS = (
     "_dynamo_dynamic_range",
 )
 _BASES = (int, float, str)
+_FIX_THE_CLASS = {
+    *("type_match_guard", "tensor_match_guard", "equals_match_guard"),
+    *("true_match_guard", "false_match_guard", "none_match_guard"),
+}
 _MARKED = "_has_dynamo_dim_marking"
 
 
@@ -149,7 +153,7 @@ def _known_classes(node: GuardNode) -> list[type]:
         current = pending.pop()
         pending += current.children
         kinds = {leaf.kind for leaf in current.leaves}
-        if kinds & {"type_match_guard", "equals_match_guard", "tensor_match_guard"}:
+        if kinds & _FIX_THE_CLASS:
             found.add(type(current.value))
         if "id_match_guard" in kinds and isinstance(current.value, type):
             found.add(current.value)

@@ -85,7 +85,7 @@ class GuardText:
         return self._named(["snapshot", self.namer.reference(mapping, node, where), *keys])
 
     def if_imported(self, module: str, parts: list[Any]) -> str:
-        """The name of a constant that knows parts of a module, each as (steps, fingerprint)."""
+        """The name of a constant that knows parts of a module, each as (steps, what is there)."""
         return self._named(["if-imported", module, parts])
 
     def _named(self, encoded: Any) -> str:
