@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Site
 
 START = """
-import inspect, io, pickle, sys, torch
+import functools, inspect, io, pickle, sys, torch
 import probe, lab
 from lab import core
 torch.set_grad_enabled(False)
@@ -30,7 +30,7 @@ class TestLooks:
         "attributes": "vars(core.scaled)",
         "of a class": "sorted(name for name in vars(core.Base) if '_compiled' in name)",
         "of a class's forward": "str(inspect.signature(core.Base.forward)), core.Base.forward.__qualname__",
-        "kinds of methods": "[type(vars(core.Tools)[name]).__name__ for name in ('static', 'of_class', 'method')]",
+        "kinds of methods": "[type(vars(core.Tools)[name]).__name__ for name in ('static', 'of_class')]",
         "pickled by name": "pickle.loads(pickle.dumps(core.scaled)) is core.scaled",
         "pickled in what took it as a default": (
             "pickle.loads(pickle.dumps(core.Holder())).function is core.Holder().function is core.scaled"
@@ -49,7 +49,7 @@ class TestLooks:
         "traced": "torch.jit.trace(core.scriptable, (x,)).code",
         "symbolically traced": "torch.fx.symbolic_trace(core.Base()).code",
         "exported": "torch.export.export(core.Base(), (x,)).graph_module.code",
-        "wrapped by functools": "__import__('functools').wraps(core.scaled)(lambda: 0).__dict__.keys().__repr__()",
+        "wrapped by functools": "sorted(vars(functools.wraps(core.scaled)(lambda: 0)))",
     }
 
     @staticmethod

@@ -83,7 +83,8 @@ import traceback
 try:
     core.keywords(x, "not a number")
 except Exception as error:
-    lines = [(frame.name, frame.lineno, frame.line) for frame in traceback.extract_tb(error.__traceback__)[1:]]
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    lines = [(frame.name, frame.lineno, frame.line) for frame in frames]
     probe.result(lines=lines, error=repr(error), context=repr(error.__context__))
 """
         )
