@@ -34,6 +34,7 @@ class GraphRecord(msgspec.Struct, frozen=True):
     view_outputs: dict[int, int] = {}
     written_inputs: list[int] = []
     copied_inputs: list[int] = []
+    changes_inputs: bool = False
     constants: list[dict[str, object]] = []
     python: dict[str, str] = {}
     kernels: dict[str, list[str]] = {}

@@ -6,9 +6,11 @@ Each test names what would break. What is listed here was read from torch 2.13.0
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +32,8 @@ from hatch_precompile import torch_internals
 from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
 from hatch_precompile.runtime_package import runtime
-from hatch_precompile.torch_internals import inductor
+from hatch_precompile.lower.parallel_checks import THROWING_HELPERS
+from hatch_precompile.torch_internals import libraries, operators, vectors
 from hatch_precompile.variants import _EXTENSIONS, _LEVELS, _needed
 
 REPOSITORY = Path(__file__).parents[2]
@@ -254,7 +257,7 @@ class TestInductor:
 
         assert inspect.ismethod(CppWrapperCodeCache.load_pybinding)
         before = dict(vars(CppWrapperCodeCache))
-        with inductor._library_paths("somewhere") as paths:
+        with libraries.library_paths(torch_internals.CompiledGraph(), "somewhere") as paths:
             assert vars(CppWrapperCodeCache) != before
         assert paths == []
         assert vars(CppWrapperCodeCache) == before
@@ -281,6 +284,68 @@ class TestInductor:
         from torch._inductor.exc import InductorError
 
         assert InductorError(NotImplementedError("why"), None).inner_exception.args == ("why",)
+
+    def test_functions_of_a_kernel_that_throw_are_known(self) -> None:
+        """Whatever throws in torch's header for kernels must be found in a parallel region."""
+        header = Path(torch.__file__).parent / "include/torch/csrc/inductor/cpp_prefix.h"
+        text = re.sub(r"//[^\n]*", "", header.read_text())
+        names = {"TORCH_CHECK", "throw"}
+        while True:
+            definitions = re.split(r"\n}\n", text)
+            callers = {
+                re.findall(r"(\w+)\s*\((?=[^()]*(?:\([^()]*\))?[^()]*\)\s*(?:const )?\{)", each)[0]
+                for each in definitions
+                if re.search(rf"\b(?:{'|'.join(names)})\b\s*\(", each) and "#define" not in each
+            }
+            if callers <= names:
+                break
+            names |= callers
+        internal = {"inductor_cpu_note_integer_div_by_zero", "inductor_cpu_throw_if_integer_div_error"}
+        # Never in code that inductor writes: for a number of elements that no vector has.
+        shuffles = {
+            name for name in names if name.startswith(("vec_shuffle_down", "vec_reduce_all", "welford"))
+        }
+        assert names - internal - shuffles - {"TORCH_CHECK", "throw"} == set(THROWING_HELPERS)
+
+    def test_a_division_by_zero_is_noted_in_lines_that_we_take_out(self) -> None:
+        from torch._inductor.codegen import cpp
+
+        source = inspect.getsource(cpp.KernelGroup.codegen_group)
+        lines = [line for line in source.splitlines() if "integer_div" in line]
+        assert len(lines) == 4
+        assert all("inductor_cpu_integer_div_error" in line for line in lines)
+
+    def test_calls_of_operators_go_through_one_method(self) -> None:
+        from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+        assert parameters(CppWrapperCpu._generate_fallback_kernel_jit) == [
+            "self",
+            "buf_name",
+            "python_kernel_name",
+            "get_args",
+            "op_overload",
+            "raw_args",
+            "output_args",
+            "outputs",
+        ]
+        assert hasattr(CppWrapperCpu, "generate_fallback_kernel_with_runtime_lookup_python")
+
+    def test_an_operator_implemented_in_python_is_told(self) -> None:
+        library = torch.library.Library("precompile_tests", "FRAGMENT")
+        for name in ("computed", "described"):
+            library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl("computed", lambda x: x.clone(), "CPU")
+        library.impl("described", lambda x: x, "Meta")
+        custom = torch.library.custom_op(
+            "precompile_tests::custom", lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor"
+        )
+        assert custom is not None
+        ours = torch.ops.precompile_tests
+        told = [
+            operators.is_python_operator(op.default) for op in (ours.computed, ours.custom, ours.described)
+        ]
+        assert told == [True, True, False]
+        assert not operators.is_python_operator(torch.ops.aten.mm.default)
 
     @pytest.mark.parametrize("name", ["cpp.march", "cpp.dynamic_threads", "cpp_wrapper"])
     def test_a_variants_settings_exist(self, name: str) -> None:
@@ -319,7 +384,7 @@ class TestInductor:
         amx._is_avx512_bf16_supported = avx512._is_avx512_bf16_supported = True
         everything = [amx, cpu_vec_isa.VecAVX512VNNI(), avx512, cpu_vec_isa.VecAVX2()]
         monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", lambda: everything)
-        with inductor._vectors_within((*_needed(level), *extensions)):
+        with vectors.vectors_within((*_needed(level), *extensions)):
             isa = cpu_vec_isa.pick_vec_isa()
         if picked is None:
             assert isa is cpu_vec_isa.invalid_vec_isa
@@ -328,6 +393,38 @@ class TestInductor:
             assert type(isa).__name__ == name
             assert set(flags.split()) <= set(isa.build_arch_flags().split())
             assert extensions or "-mavx512bf16" not in isa.build_arch_flags()
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="the vectors of x86-64")
+    @pytest.mark.parametrize("extensions", [(), ("avx512_bf16", "avx512_vnni")])
+    def test_whether_vectors_work_here_is_asked_once(
+        self, monkeypatch: pytest.MonkeyPatch, extensions: tuple[str, ...]
+    ) -> None:
+        """Each answer takes a compiler and a process, on a machine with AVX512-BF16."""
+        from torch._inductor import cpu_vec_isa
+
+        asked: list[str] = []
+        monkeypatch.setattr(
+            cpu_vec_isa.VecISA, "check_build", lambda isa, code: asked.append(f"{isa} {code}") or True
+        )
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+        monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True)
+        everything = [cpu_vec_isa.VecAVX512VNNI(), cpu_vec_isa.VecAVX512(), cpu_vec_isa.VecAVX2()]
+        caches = [type(isa).__bool__ for isa in everything[:2]] + [cpu_vec_isa.VecISA._VecISA__bool__impl]
+        for cache in caches:  # what was answered earlier in this process, for equal instances
+            cache.cache_clear()
+        assert all(everything)
+        assert len(asked) > len(everything)
+        monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", lambda: everything)
+        asked.clear()
+        for _ in range(20):
+            with vectors.vectors_within((*_needed("x86-64-v4"), *extensions)):
+                for _ in range(5):
+                    isa = cpu_vec_isa.pick_vec_isa()
+                    assert isa
+                    assert extensions or "-mavx512bf16" not in isa.build_arch_flags()
+        for cache in caches:
+            cache.cache_clear()
+        assert asked == []
 
     @pytest.mark.parametrize(
         "name",
