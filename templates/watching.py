@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from threading import get_ident
 from types import ModuleType
 from typing import Any
 
@@ -29,21 +30,27 @@ def when_imported(names: set[str], callback: Callable[[], None]) -> Callable[[],
 class _Watcher:
     """A meta path finder that finds nothing itself: it adds a step after what the others have found.
 
-    Neither it nor the loader has a base class: importlib.abc would cost more than the whole install.
+    To be asked for a module is not to import it (`importlib.util.find_spec` asks as well), so it waits for
+    a module until its code has run. Neither it nor the loader has a base class: importlib.abc would cost
+    more than the whole install.
     """
 
     def __init__(self, names: set[str], callback: Callable[[], None]) -> None:
         self.names = names
         self.callback = callback
         self.stopped = False
+        self._asking: set[tuple[int, str]] = set()
+        """Threads, and what each is asking the other finders for."""
 
     def stop(self) -> None:
         self.stopped = True
         self._leave()
 
     def _leave(self) -> None:
-        if self in sys.meta_path:
+        try:
             sys.meta_path.remove(self)
+        except ValueError:  # not there, or another thread was first
+            pass
 
     def join(self, name: str) -> None:
         """Wait for a module that is being imported already, by another thread or further up the stack."""
@@ -68,40 +75,40 @@ class _Watcher:
             spec._initializing = False
 
     def ended(self, name: str) -> None:
-        """An import that had begun earlier is over. If it failed, the next one will come by here."""
-        if name in sys.modules and name in self.names:
-            self.names.discard(name)
-            if not self.names:
-                self._leave()
-            if not self.stopped:
-                self.callback()
-
-    def again(self, name: str) -> None:
-        """An import failed: wait for the next one."""
+        """The code of a module has run. If it failed, or was run outside of the import system, the module is
+        not there, and the next import of it is waited for."""
+        if name not in sys.modules or name not in self.names:
+            return
+        self.names.discard(name)
+        if not self.names:
+            self._leave()
         if not self.stopped:
-            self.names.add(name)
-            if self not in sys.meta_path:
-                sys.meta_path.insert(0, self)
+            self.callback()
 
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self.names:
+        # Another finder may put the same question to all finders, this one among them.
+        question = (get_ident(), fullname)
+        if fullname not in self.names or question in self._asking:
             return None
-        # Taken off before the others look, so that the same question does not come back here.
-        self.names.discard(fullname)
-        if not self.names:
-            self._leave()
-        spec = None
+        self._asking.add(question)
+        try:
+            spec = self._ask_the_others(fullname, path, target)
+        finally:
+            self._asking.discard(question)
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Afterwards(spec.loader, self)  # type: ignore[assignment]
+        return spec
+
+    def _ask_the_others(self, fullname: str, path: Any, target: ModuleType | None) -> ModuleSpec | None:
         for finder in list(sys.meta_path):
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
-                break
-        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Afterwards(spec.loader, self)  # type: ignore[assignment]
-        return spec
+                return spec
+        return None
 
 
 class _Afterwards:
@@ -119,13 +126,10 @@ class _Afterwards:
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        try:
-            self._loader.exec_module(module)
-        except BaseException:
-            self._watcher.again(module.__name__)
-            raise
-        executed.add(module.__name__)
-        self._watcher.callback()
+        self._loader.exec_module(module)
+        if module.__name__ in sys.modules:
+            executed.add(module.__name__)
+            self._watcher.ended(module.__name__)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
