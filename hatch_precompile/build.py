@@ -42,17 +42,18 @@ class BuiltBundle:
 
 
 def build_bundle(
-    config: Config, *, root: Path, source_roots: list[Path], work: Path, report: Report
+    config: Config, *, source_roots: list[Path], work: Path, report: Report, table: str = ""
 ) -> BuiltBundle:
     """Capture every entrypoint, write the bundle, verify it.
 
-    root: the project; source_roots: directories its packages are imported from; work: an empty
-    directory this build may fill. Raises BuildError; with on-error = "warn" an entrypoint that fails
-    is reported and left out, and only a build with none left fails.
+    source_roots: directories the project's packages are imported from; work: an empty directory this
+    build may fill; table: where the author wrote the configuration, for errors. Raises BuildError; with
+    on-error = "warn" an entrypoint that fails is reported and left out, and only a build with none left
+    fails.
     """
     try:
         with stopping_children(), collected() as events:
-            built, parts = _build(config, source_roots, work, report)
+            built, parts = _build(config, source_roots, work, report, table)
     except OSError as error:
         place = error.filename2 or error.filename or work
         raise BuildError(
@@ -70,7 +71,7 @@ def build_bundle(
 
 
 def _build(
-    config: Config, source_roots: list[Path], work: Path, report: Report
+    config: Config, source_roots: list[Path], work: Path, report: Report, table: str
 ) -> tuple[BuiltBundle, list[tuple[Entrypoint, Part, Path]]]:
     started = time.perf_counter()
     try:
@@ -85,7 +86,7 @@ def _build(
             f"the C++ compiler {os.environ.get('CXX', 'g++')!r} was not found; install g++ or set CXX "
             "(only the build needs one, the wheel does not)"
         )
-    variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities())
+    variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities(), table)
     _lay_out_package(config.package, source_roots, work / "site")
     parts = _capture_all(config, source_roots, work, report)
     directory = work / "site" / Path(*config.package.split(".")) / "_precompiled"

@@ -29,7 +29,7 @@ def build(
     config = load({"entrypoints": list(entrypoints), "jobs": 2, **keys}, default_package="broken")
     work.mkdir(parents=True)
     report = [].append if said is None else said.append
-    return build_bundle(config, root=ROOT, source_roots=[ROOT], work=work, report=report)
+    return build_bundle(config, source_roots=[ROOT], work=work, report=report)
 
 
 class TestWarn:
