@@ -28,7 +28,7 @@ from hatch_precompile.capture.target import (
 )
 from hatch_precompile.errors import BuildError, VerifyError
 from hatch_precompile.events import Event, send
-from hatch_precompile.processes import end_with_parent, say
+from hatch_precompile.processes import connect_to_parent
 from hatch_precompile.verify import Outcome, Request, SampleResult
 
 __all__ = ["main"]
@@ -37,7 +37,7 @@ _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.
 
 
 def main(path: str) -> int:
-    end_with_parent()
+    connect_to_parent()
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     try:
         outcome = Outcome("", _Verification(request).run())
@@ -46,7 +46,7 @@ def main(path: str) -> int:
     try:
         Path(request.outcome).write_bytes(msgspec.json.encode(outcome))
     except OSError as error:
-        say(f"cannot write a file: {error}")
+        sys.stdout.write(f"cannot write a file: {error}\n")
         return 1
     return 0
 
@@ -128,7 +128,7 @@ class _Verification:
         send(Event(step="sample", sample=number, samples=total))
         hits = self._hits()
         answer, problem = None, ""
-        seconds = 0.0
+        seconds: float | None = None
         try:
             with _guarded_from_side_effects():
                 answer, seconds = _run(call, sample, self.mode)
