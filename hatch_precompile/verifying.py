@@ -65,8 +65,7 @@ class _Verification:
         except ImportError as error:
             raise VerifyError(f"{request.package} cannot be imported: {error}") from error
         self.miss: type[Exception] = installation.PrecompileError
-        if request.variant:
-            installation._choose_variant = lambda manifest: request.variant
+        self.variant = request.variant or None
 
     def run(self) -> list[SampleResult]:
         _seed()
@@ -97,7 +96,7 @@ class _Verification:
         """What each sample did, and its answer."""
         os.environ["HATCH_PRECOMPILE"] = self.strict
         try:
-            self.runtime.install()
+            self.runtime.install(self.variant)
             _seed()
             targets = find_targets(self.entrypoint, samples)
         except self.miss as error:  # what is a warning elsewhere

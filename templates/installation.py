@@ -74,7 +74,7 @@ def warn(package: str, text: str, mode: str) -> None:
 class Installation:
     """One bundle in one process."""
 
-    def __init__(self, directory: str, package: str, mode: str) -> None:
+    def __init__(self, directory: str, package: str, mode: str, variant: str | None = None) -> None:
         self.directory = directory
         self.package = package
         self.mode = mode
@@ -83,12 +83,15 @@ class Installation:
         self.entrypoints: dict[str, Entrypoint] = {}
         self.frames: list[Frame] = []
         self.left_out: dict[str, list[str]] = {}
-        self.variant: str | None = None
+        self.variant = variant
         self._bundle: Bundle | None = None
         self.uninstalled = False
         self._stop_waiting: list[Callable[[], None]] = []
         self.log: Any = None
         self.manifest = _read_manifest(directory)
+        names = [each["name"] for each in self.manifest["variants"]]
+        if variant is not None and variant not in names:
+            raise Unfit(f"it has no variant {variant}; those it has are {', '.join(names)}")
         # Another thread may have held the lock; in the child it never gives it back.
         os.register_at_fork(after_in_child=self._renew_lock)
 
@@ -155,7 +158,7 @@ class Installation:
         from .activation import Frame
 
         _check_torch(self.manifest)
-        if self.mode:  # it is being watched: say at once what would be said at the first call
+        if self.mode and self.variant is None:  # it is being watched: say at once what would be said at the first call
             self.variant = _choose_variant(self.manifest)
         self.frames = [Frame(self, record) for record in self.manifest["frames"]]
 
