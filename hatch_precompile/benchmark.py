@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,8 +18,8 @@ __all__ = ["FIRST_OUTPUT", "WAYS", "Figures", "Request", "Run", "Way", "measure"
 Way = Literal["eager", "torch.compile", "wheel"]
 WAYS: tuple[Way, ...] = get_args(Way)
 
-FIRST_OUTPUT = "::first output"
-"""The line a process prints when its first result is there: the parent reads its clock then."""
+FIRST_OUTPUT = "first output"
+"""What a process tells when its first result is there: the parent reads its clock then."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -32,10 +32,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What one process measured, in milliseconds. `problem`: why it could not, or empty."""
+    """What one process measured, in milliseconds, or None. `problem`: why it could not, or empty."""
 
-    first_call_ms: float = 0.0
-    steady_ms: float = 0.0
+    first_call_ms: float | None = None
+    steady_ms: float | None = None
     problem: str = ""
 
 
@@ -64,7 +64,7 @@ def measure(
 
     torch.compile starts with empty caches every time. work: a folder to make.
     """
-    found: dict[Way, list[tuple[float, Run]]] = {way: [] for way in WAYS}
+    found: dict[Way, list[tuple[float | None, Run]]] = {way: [] for way in WAYS}
     for turn in range(runs):
         for way in WAYS:
             if any(run.problem for _, run in found[way]):
@@ -78,8 +78,8 @@ def measure(
 
 def _run(
     entrypoint: Entrypoint, package: str, way: Way, paths: Sequence[Path], home: Path, timeout: float
-) -> tuple[float, Run]:
-    """The seconds to the first output, and what the process measured."""
+) -> tuple[float | None, Run]:
+    """The seconds to the first output, None where there was none, and what the process measured."""
     request, result = home / "request.json", home / "result.json"
     request.write_bytes(msgspec.json.encode(Request(entrypoint, package, way, str(result))))
     first: list[float] = []
@@ -91,7 +91,8 @@ def _run(
         environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")},
         inherit=True,
         quiet_limit=timeout,
-        on_line=lambda line: first.append(time.perf_counter()) if line == FIRST_OUTPUT else None,
+        on_line=lambda line: None,
+        on_message=lambda message: first.append(time.perf_counter()),
     )
     if result.exists():
         run = msgspec.json.decode(result.read_bytes(), type=Run)
@@ -99,18 +100,25 @@ def _run(
         run = Run(problem=f"it was silent for {timeout:.0f} s")
     else:
         run = Run(problem=f"its process ended with {finished.returncode}: {' '.join(finished.tail[-1:])}")
-    return (first[0] - started if first else 0.0), run
+    return (first[0] - started if first else None), run
 
 
-def _figures(way: Way, taken: list[tuple[float, Run]]) -> Figures:
+def _figures(way: Way, taken: list[tuple[float | None, Run]]) -> Figures:
     problem = next((run.problem for _, run in taken if run.problem), "")
     if problem:
         return Figures(way, len(taken), None, None, None, problem)
     return Figures(
         way,
         len(taken),
-        round(statistics.median(seconds for seconds, _ in taken), 3),
-        round(statistics.median(run.first_call_ms for _, run in taken), 3),
-        round(statistics.median(run.steady_ms for _, run in taken), 4),
+        _median((seconds for seconds, _ in taken), 3),
+        _median((run.first_call_ms for _, run in taken), 3),
+        _median((run.steady_ms for _, run in taken), 4),
         "",
     )
+
+
+def _median(figures: Iterable[float | None], digits: int) -> float | None:
+    """None unless all of them were measured."""
+    measured = list(figures)
+    known = [figure for figure in measured if figure is not None]
+    return round(statistics.median(known), digits) if len(known) == len(measured) else None

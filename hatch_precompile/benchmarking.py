@@ -17,7 +17,7 @@ from hatch_precompile.agreement import run_backward
 from hatch_precompile.benchmark import FIRST_OUTPUT, Request, Run
 from hatch_precompile.capture.target import find_targets, mode_context, samples_of
 from hatch_precompile.errors import BuildError
-from hatch_precompile.processes import say
+from hatch_precompile.processes import connect_to_parent, tell
 
 __all__ = ["main"]
 
@@ -27,6 +27,7 @@ _FEWEST, _MOST = 10, 5000
 
 
 def main(path: str) -> int:
+    connect_to_parent()
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     try:
         run = _measure(request)
@@ -62,7 +63,7 @@ def _measure(request: Request) -> Run:
     with mode_context(entrypoint.mode):
         once()
         first = time.perf_counter() - started
-        say(FIRST_OUTPUT)
+        tell(FIRST_OUTPUT)
         steady = _steady(once)
     if request.way == "wheel" and not _hits(runtime, entrypoint.name):
         return Run(problem="the wheel does not serve the sample here; `hatch-precompile verify` says why")

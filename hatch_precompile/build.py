@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from hatch_precompile.capture.record import Part
 from hatch_precompile.capture.worker import FAILED, Request
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
-from hatch_precompile.events import Event, collected, emit, received
+from hatch_precompile.events import Event, collected, emit, printed, received
 from hatch_precompile.processes import in_parallel, reason_left, run_module, stopping_children
 from hatch_precompile.variants import variants_for_this_machine
 from hatch_precompile.verify import verify
@@ -42,17 +43,18 @@ class BuiltBundle:
 
 
 def build_bundle(
-    config: Config, *, root: Path, source_roots: list[Path], work: Path, report: Report
+    config: Config, *, source_roots: list[Path], work: Path, report: Report, table: str = ""
 ) -> BuiltBundle:
     """Capture every entrypoint, write the bundle, verify it.
 
-    root: the project; source_roots: directories its packages are imported from; work: an empty
-    directory this build may fill. Raises BuildError; with on-error = "warn" an entrypoint that fails
-    is reported and left out, and only a build with none left fails.
+    source_roots: directories the project's packages are imported from; work: an empty directory this
+    build may fill; table: where the author wrote the configuration, for errors. Raises BuildError; with
+    on-error = "warn" an entrypoint that fails is reported and left out, and only a build with none left
+    fails.
     """
     try:
         with stopping_children(), collected() as events:
-            built, parts = _build(config, source_roots, work, report)
+            built, parts = _build(config, source_roots, work, report, table)
     except OSError as error:
         place = error.filename2 or error.filename or work
         raise BuildError(
@@ -70,7 +72,7 @@ def build_bundle(
 
 
 def _build(
-    config: Config, source_roots: list[Path], work: Path, report: Report
+    config: Config, source_roots: list[Path], work: Path, report: Report, table: str
 ) -> tuple[BuiltBundle, list[tuple[Entrypoint, Part, Path]]]:
     started = time.perf_counter()
     try:
@@ -85,7 +87,7 @@ def _build(
             f"the C++ compiler {os.environ.get('CXX', 'g++')!r} was not found; install g++ or set CXX "
             "(only the build needs one, the wheel does not)"
         )
-    variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities())
+    variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities(), table)
     _lay_out_package(config.package, source_roots, work / "site")
     parts = _capture_all(config, source_roots, work, report)
     directory = work / "site" / Path(*config.package.split(".")) / "_precompiled"
@@ -165,6 +167,8 @@ def _capture_all(
         try:
             part, directory = _capture_one(entrypoint, config, source_roots, work, report)
         except BuildError as error:
+            if config.on_error == "fail":
+                raise
             return error
         return entrypoint, part, directory
 
@@ -173,8 +177,6 @@ def _capture_all(
     for entrypoint, result in zip(config.entrypoints, results, strict=True):
         if not isinstance(result, BuildError):
             captured.append(result)
-        elif config.on_error == "fail":
-            raise result
         else:
             text = f"WARNING: entrypoint {entrypoint.name} is left out of the wheel: {result}"
             report(text)
@@ -195,6 +197,12 @@ def _capture_one(
         msgspec.json.encode(Request(entrypoint, config.package, list(config.variants), str(directory)))
     )
     tell = _teller(report, entrypoint, "capture")
+    heard: deque[Event] = deque(maxlen=60)
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        tell(event)
+
     tell(Event(step="start", entrypoints=len(config.entrypoints)))
     finished = run_module(
         "hatch_precompile.capture.worker",
@@ -203,9 +211,10 @@ def _capture_one(
         environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "HATCH_PRECOMPILE": "off"},
         inherit=True,
         quiet_limit=config.timeout,
-        on_line=lambda line: tell(received(line)),
+        on_line=lambda line: hear(printed(line)),
+        on_message=lambda message: hear(received(message)),
     )
-    said = [event for line in finished.tail if (event := received(line)).text]
+    said = [event for event in heard if event.text]
     if finished.returncode == 0:
         part = msgspec.json.decode((directory / "part.json").read_bytes(), type=Part)
         tell(Event(step="end", entries=_entries(part), seconds=part.seconds))

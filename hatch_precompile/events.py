@@ -1,8 +1,8 @@
 """What a build says while it runs: events, from its child processes to whoever shows them.
 
-A child prints an event as one line, which its parent tells apart from what the author's own code prints.
-The build hands each one on as a line of text, and appends it as JSON to the file that the environment
-variable HATCH_PRECOMPILE_EVENTS names. `hatch-precompile build` reads that file; other tools may.
+A child tells its parent of an event over a pipe of their own, so nothing that the author's code prints can
+get between. The build hands each one on as a line of text, and appends it as JSON to the file that the
+environment variable HATCH_PRECOMPILE_EVENTS names. `hatch-precompile build` reads that file; other tools may.
 """
 
 from __future__ import annotations
@@ -18,12 +18,21 @@ from typing import Literal
 import msgspec
 
 from hatch_precompile.errors import BuildError
-from hatch_precompile.processes import say
+from hatch_precompile.processes import tell
 
-__all__ = ["VARIABLE", "Event", "collected", "emit", "emit_failure", "read_events", "received", "send"]
+__all__ = [
+    "VARIABLE",
+    "Event",
+    "collected",
+    "emit",
+    "emit_failure",
+    "printed",
+    "read_events",
+    "received",
+    "send",
+]
 
 VARIABLE = "HATCH_PRECOMPILE_EVENTS"
-_MARK = "::"
 
 Step = Literal[
     "print", "note", "start", "import", "sample", "sample-end", "graph", "graph-end", "variant",
@@ -73,16 +82,18 @@ _collections: dict[int, list[Event]] = {}
 
 def send(event: Event) -> None:
     """From a child, to the process that runs it."""
-    say(_MARK + msgspec.json.encode(event).decode())
+    # A name of a file that is no UTF-8 has characters that JSON cannot have.
+    text = event.text.encode("utf-8", "backslashreplace").decode()
+    tell(msgspec.json.encode(msgspec.structs.replace(event, text=text)).decode())
 
 
-def received(line: str) -> Event:
-    """A line that a child printed, as the event it is."""
-    if line.startswith(_MARK):
-        try:
-            return msgspec.json.decode(line.removeprefix(_MARK), type=Event)
-        except msgspec.DecodeError:
-            pass  # somebody else's line that starts alike
+def received(message: str) -> Event:
+    """What a child has sent."""
+    return msgspec.json.decode(message, type=Event)
+
+
+def printed(line: str) -> Event:
+    """A line that the author's code has printed, or something it calls."""
     return Event(step="print", text=line)
 
 

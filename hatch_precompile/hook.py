@@ -101,7 +101,11 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         directory = work / "bundle"
         directory.mkdir()
         return build_bundle(
-            config, root=Path(self.root), source_roots=roots, work=directory, report=self.app.display_info
+            config,
+            source_roots=roots,
+            work=directory,
+            report=self.app.display_info,
+            table=self._table_name(),
         )
 
     def _files(self, build_data: dict[str, Any]) -> dict[str, Path]:

@@ -6,15 +6,19 @@ does, when it is silent for too long, when the build stops, and when the build's
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import os
+import selectors
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -22,13 +26,13 @@ from typing import NoReturn, TypeVar
 
 __all__ = [
     "Finished",
-    "end_with_parent",
+    "connect_to_parent",
     "in_parallel",
     "leave_reason",
     "reason_left",
     "run_module",
-    "say",
     "stopping_children",
+    "tell",
 ]
 
 Item = TypeVar("Item")
@@ -45,10 +49,20 @@ _FOREIGN = (
     "HATCH_PRECOMPILE",
 )
 
-# Where a child finds the pipe that its parent holds the other end of.
+# Where a child finds the pipe that its parent holds the other end of, and the one its messages go to.
 _PARENT = "_HATCH_PRECOMPILE_PARENT"
+_MESSAGES = "_HATCH_PRECOMPILE_MESSAGES"
 
-_running: set[subprocess.Popen[str]] = set()
+# In seconds.
+_POLL = 0.2
+_DRAIN = 5.0
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+_running: set[subprocess.Popen[bytes]] = set()
+
+# In a child: the pipe to its parent.
+_messages: int | None = None
+_telling = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -69,18 +83,61 @@ def run_module(
     inherit: bool,
     quiet_limit: float,
     on_line: Callable[[str], None],
+    on_message: Callable[[str], None],
 ) -> Finished:
-    """Run `python -m module` with `paths` importable, handing on each line as it is printed.
+    """Run `python -m module` with `paths` importable. The module calls `connect_to_parent()` first.
 
     inherit: start from this process's environment (less what would change a capture), else from
-    nothing; quiet_limit: seconds without a line after which the child and its children are killed.
+    nothing; quiet_limit: seconds without output before the child is killed; on_line: each line that is
+    printed, as it comes; on_message: what the module itself says, with `tell`.
     """
+    theirs, ours = os.pipe()
+    heard, said = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *arguments],
+            env={**_environment(paths, environment, inherit), _PARENT: str(theirs), _MESSAGES: str(said)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(theirs, said),
+        )
+    except BaseException:
+        os.close(ours)
+        os.close(heard)
+        raise
+    finally:
+        os.close(theirs)
+        os.close(said)
+    _running.add(process)
+    tail: deque[str] = deque(maxlen=60)
+
+    def keep(line: str) -> None:
+        tail.append(line)
+        on_line(line)
+
+    assert process.stdout is not None
+    try:
+        printed = process.stdout.fileno()
+        timed_out = _listen(process, {printed: _Lines(keep), heard: _Lines(on_message)}, quiet_limit)
+    finally:
+        _kill_group(process)
+        process.wait()
+        _running.discard(process)
+        process.stdout.close()
+        os.close(ours)
+        os.close(heard)
+    return Finished(process.returncode, list(tail), timed_out)
+
+
+def _environment(paths: Sequence[Path], environment: Mapping[str, str], inherit: bool) -> dict[str, str]:
     base = (
         {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)} if inherit else {}
     )
-    # The child imports this plugin (and what it was installed with) from where this process did.
+    # The child finds this plugin (and what it was installed with) from where this process did.
     search = [*map(str, paths), *(entry for entry in sys.path if entry)]
-    env = {
+    return {
         **base,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(search)),
         "PYTHONUNBUFFERED": "1",
@@ -90,62 +147,71 @@ def run_module(
         "PYTHONDONTWRITEBYTECODE": "1",
         **environment,
     }
-    theirs, ours = os.pipe()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
-            env={**env, _PARENT: str(theirs)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            pass_fds=(theirs,),
-        )
-    except BaseException:
-        os.close(ours)
-        raise
-    finally:
-        os.close(theirs)
-    _running.add(process)
-    tail: deque[str] = deque(maxlen=60)
-    timed_out = threading.Event()
 
-    def give_up() -> None:
-        timed_out.set()
-        _kill_group(process)
 
-    assert process.stdout is not None
-    try:
-        timer = threading.Timer(quiet_limit, give_up)
-        timer.start()
-        for line in process.stdout:
-            timer.cancel()
-            timer = threading.Timer(quiet_limit, give_up)
-            timer.start()
-            tail.append(line.rstrip("\n"))
-            on_line(line.rstrip("\n"))
-        returncode = process.wait()
-    finally:
-        timer.cancel()
-        _kill_group(process)
-        process.wait()
-        _running.discard(process)
-        os.close(ours)
-    return Finished(returncode, list(tail), timed_out.is_set())
+class _Lines:
+    """Bytes in, whole lines out. As on a terminal, a carriage return ends one, too."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), True)
+        self._begun = ""
+
+    def feed(self, data: bytes, final: bool = False) -> None:
+        *lines, self._begun = (self._begun + self._decoder.decode(data, final)).split("\n")
+        for line in lines:
+            self._on_line(line)
+        if final and self._begun:
+            self._on_line(self._begun)
+
+
+def _listen(process: subprocess.Popen[bytes], streams: dict[int, _Lines], quiet_limit: float) -> bool:
+    """Hand on what comes from a child until it has ended. Returns whether it was killed for its silence.
+
+    Something it has started may outlive it and hold its pipes: what is in them then is all that is read.
+    """
+    timed_out = False
+    heard = time.monotonic()
+    ended: float | None = None
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ)
+        while True:
+            ready = selector.select(_POLL)
+            for key, _ in ready:
+                heard = time.monotonic()
+                data = os.read(key.fd, 1 << 16)
+                if data:
+                    streams[key.fd].feed(data)
+                else:
+                    selector.unregister(key.fileobj)
+            now = time.monotonic()
+            if ended is not None and (not ready or now - ended > _DRAIN):
+                break
+            if ended is None and process.poll() is not None:
+                ended = now
+                _kill_group(process)
+            if ended is None and now - heard > quiet_limit:
+                timed_out = True
+                _kill_group(process)
+            if not selector.get_map() and ended is None:
+                time.sleep(_POLL)  # it has closed its output, and may be silent for as long as any
+    for lines in streams.values():
+        lines.feed(b"", final=True)
+    return timed_out
 
 
 def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> list[Result]:
     """What `function` returns for each item, in their order, at most `jobs` at once.
 
-    The first exception, in that order, is raised; children that are still running are killed then, and
-    on an interrupt.
+    As soon as one raises an exception, that is raised, and children that are still running are killed; also
+    on an interrupt. If several have raised by then, it is the first of them in that order.
     """
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = [pool.submit(function, item) for item in items]
         try:
-            return [future.result() for future in futures]
+            done = wait(futures, return_when=FIRST_EXCEPTION).done
+            return [future.result() for future in futures if future in done]
         except BaseException:
             for future in futures:
                 future.cancel()
@@ -157,28 +223,35 @@ def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], jobs:
 
 @contextlib.contextmanager
 def stopping_children() -> Iterator[None]:
-    """While a build runs, SIGTERM ends it like an interrupt: children are killed, folders removed.
+    """While this runs, SIGTERM and SIGHUP end it like an interrupt: children are killed, folders removed.
 
-    Without effect outside of the main thread, and where the program handles SIGTERM itself.
+    Without effect outside of the main thread, and for a signal that the program handles or ignores itself.
     """
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
+        for each in handled:
+            signal.signal(each, signal.SIG_IGN)  # a second one must not keep folders from being removed
         raise SystemExit(128 + number)
 
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, stop)
+    handled = [each for each in _ENDING if main and signal.getsignal(each) is signal.SIG_DFL]
+    for each in handled:
+        signal.signal(each, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for each in handled:
+            signal.signal(each, signal.SIG_DFL)
 
 
-def end_with_parent() -> None:
-    """Called in a child: kill it, with all that it has started, as soon as its parent is gone."""
-    parent = int(os.environ.pop(_PARENT))
+def connect_to_parent() -> None:
+    """Called in a child before anything else: kill it, with all that it has started, as soon as its parent
+    is gone, and keep the pipe that `tell` writes to from what it starts."""
+    global _messages
+    parent, _messages = int(os.environ.pop(_PARENT)), int(os.environ.pop(_MESSAGES))
+    for pipe in (parent, _messages):
+        os.set_inheritable(pipe, False)
+    os.register_at_fork(after_in_child=_disconnect)
 
     def watch() -> None:
         os.read(parent, 1)  # nothing is ever written: this returns when the other end is closed
@@ -187,12 +260,30 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _disconnect() -> None:
+    global _messages
+    if _messages is not None:
+        os.close(_messages)
+        _messages = None
+
+
+def tell(message: str) -> None:
+    """A message of one line from a child to the process that runs it, whatever the author's code prints."""
+    if _messages is None:
+        raise RuntimeError("this process has no parent to tell")
+    data = message.encode() + b"\n"
+    with _telling:
+        while data:
+            data = data[os.write(_messages, data) :]
+
+
 def leave_reason(file: Path, reason: str) -> None:
     """Called in a child that fails for a reason: leave it to the parent in a file."""
     try:
         file.write_text(reason)
     except OSError:  # where nothing can be written, the last lines of its output are all there is
-        say(reason)
+        sys.stdout.write(f"{reason}\n")
+        sys.stdout.flush()
 
 
 def reason_left(file: Path, finished: Finished) -> str:
@@ -203,18 +294,12 @@ def reason_left(file: Path, finished: Finished) -> str:
         return "\n".join(finished.tail[-10:])
 
 
-def say(line: str) -> None:
-    """A line from a child to the process that runs it."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 def _kill_children() -> None:
     for process in list(_running):
         _kill_group(process)
 
 
-def _kill_group(process: subprocess.Popen[str]) -> None:
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """Compilers the child started are in its process group and must not outlive it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

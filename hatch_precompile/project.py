@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,13 @@ def read_project(directory: Path) -> Project:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        content = file.read_bytes()
+        if content.startswith(codecs.BOM_UTF8):
+            raise ConfigError(
+                f"{file} is not valid TOML: it begins with a byte order mark, which no build backend reads; "
+                "save it as UTF-8 without one"
+            )
+        return tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not valid TOML: {error}") from error
 

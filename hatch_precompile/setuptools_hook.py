@@ -20,6 +20,7 @@ from setuptools.errors import SetupError
 from hatch_precompile.config import load
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import emit_failure
+from hatch_precompile.project import SETUPTOOLS_TABLE as TABLE
 from hatch_precompile.wheel import (
     RUNTIME_PACKAGE,
     import_packages,
@@ -32,7 +33,6 @@ from hatch_precompile.wheel import (
 
 __all__ = ["finalize"]
 
-TABLE = "tool.hatch-precompile"
 _FOR_A_WHEEL = {"bdist_wheel", "dist_info"}
 
 
@@ -92,7 +92,7 @@ def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> tuple[st
     shutil.rmtree(runtime, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="hatch-precompile-", ignore_cleanup_errors=True) as work:
         built = build_bundle(
-            config, root=Path.cwd(), source_roots=[root.resolve()], work=Path(work).resolve(), report=_say
+            config, source_roots=[root.resolve()], work=Path(work).resolve(), report=_say, table=TABLE
         )
         shutil.copytree(built.directory, runtime, ignore=shutil.ignore_patterns("__pycache__"))
         tag = wheel_tag(built.libraries)

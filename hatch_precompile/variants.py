@@ -39,34 +39,33 @@ class Variant:
     settings: dict[str, Any]
 
 
-def variants_for_this_machine(names: list[str], capabilities: dict[str, Any]) -> list[Variant]:
+def variants_for_this_machine(
+    names: list[str], capabilities: dict[str, Any], table: str = ""
+) -> list[Variant]:
     """The declared variants, checked against the build machine's `torch.cpu.get_capabilities()`.
 
-    Raises ConfigError for an unknown name and for a variant this machine cannot run: what cannot be
-    run here cannot be verified here.
+    table: where the author wrote them, for errors. Raises ConfigError for an unknown name and for a
+    variant this machine cannot run: what cannot be run here cannot be verified here.
     """
     here = {name for name, value in capabilities.items() if value is True}
-    return [_variant(name, here) for name in names]
+    key = f"{table}.variants" if table else "variants"
+    return [_variant(name, here, key) for name in names]
 
 
-def _variant(name: str, here: set[str]) -> Variant:
+def _variant(name: str, here: set[str], key: str) -> Variant:
     is_x86 = platform.machine() in ("x86_64", "AMD64")
     if name == "native":
         return _native(here) if is_x86 else Variant(name, tuple(sorted(here - _NOT_INSTRUCTIONS)), {})
     if name not in _LEVELS:
         known = ", ".join(f'"{known}"' for known in KNOWN)
-        raise ConfigError(
-            f'tool.hatch.build.hooks.precompile.variants: unknown variant "{name}"; known: {known}'
-        )
+        raise ConfigError(f'{key}: unknown variant "{name}"; known: {known}')
     if not is_x86:
-        raise ConfigError(
-            f'tool.hatch.build.hooks.precompile.variants: "{name}" cannot be built on {platform.machine()}'
-        )
+        raise ConfigError(f'{key}: "{name}" cannot be built on {platform.machine()}')
     needed = _needed(name)
     missing = [flag for flag in needed if flag not in here]
     if missing:
         raise ConfigError(
-            f'tool.hatch.build.hooks.precompile.variants: this machine cannot run "{name}", '
+            f'{key}: this machine cannot run "{name}", '
             f"its CPU has no {', '.join(missing)}; build on one that has"
         )
     return Variant(name, needed, {"cpp.march": name})

@@ -6,6 +6,7 @@ process, writing a file or opening a connection fails.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import msgspec
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import VerifyError
-from hatch_precompile.events import Event, received
+from hatch_precompile.events import Event, printed, received
 from hatch_precompile.processes import run_module
 
 __all__ = ["Outcome", "Request", "SampleResult", "run_samples", "verify"]
@@ -34,13 +35,14 @@ class Request(msgspec.Struct, frozen=True):
 class SampleResult(msgspec.Struct, frozen=True):
     """What one sample did.
 
-    hit: whether an entry served it; seconds: its call from the bundle; difference: the largest absolute
-    one from eager, None where it was not compared by values; problem: why it does not pass, or empty.
+    hit: whether an entry served it; seconds: its first call from the bundle, None if that raised;
+    difference: the largest absolute one from eager, None where it was not compared by values; problem: why
+    it does not pass, or empty.
     """
 
     sample: int
     hit: bool
-    seconds: float
+    seconds: float | None
     difference: float | None
     problem: str
 
@@ -90,6 +92,12 @@ def run_samples(
     request = work / "request.json"
     outcome = work / "outcome.json"
     request.write_bytes(msgspec.json.encode(Request(entrypoint, package, str(outcome), variant)))
+    heard: deque[Event] = deque(maxlen=60)
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        on_event(event)
+
     finished = run_module(
         "hatch_precompile.verifying",
         [str(request)],
@@ -101,7 +109,8 @@ def run_samples(
         },
         inherit=False,
         quiet_limit=timeout,
-        on_line=lambda line: on_event(received(line)),
+        on_line=lambda line: hear(printed(line)),
+        on_message=lambda message: hear(received(message)),
     )
     if finished.returncode == 0 and outcome.exists():
         found = msgspec.json.decode(outcome.read_bytes(), type=Outcome)
@@ -109,7 +118,7 @@ def run_samples(
             raise VerifyError(f"entrypoint {entrypoint.name}: {found.error}")
         return found.results
     ending = f"was silent for {timeout:.0f} s" if finished.timed_out else f"ended with {finished.returncode}"
-    said = [event.text for line in finished.tail if (event := received(line)).text]
+    said = [event.text for event in heard if event.text]
     raise VerifyError(
         f"entrypoint {entrypoint.name}: the verifying process {ending}:\n" + "\n".join(said[-20:])
     )

@@ -28,7 +28,7 @@ from hatch_precompile.capture.target import (
 )
 from hatch_precompile.errors import BuildError, VerifyError
 from hatch_precompile.events import Event, send
-from hatch_precompile.processes import end_with_parent, say
+from hatch_precompile.processes import connect_to_parent
 from hatch_precompile.verify import Outcome, Request, SampleResult
 
 __all__ = ["main"]
@@ -37,7 +37,7 @@ _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.
 
 
 def main(path: str) -> int:
-    end_with_parent()
+    connect_to_parent()
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     try:
         outcome = Outcome("", _Verification(request).run())
@@ -46,7 +46,7 @@ def main(path: str) -> int:
     try:
         Path(request.outcome).write_bytes(msgspec.json.encode(outcome))
     except OSError as error:
-        say(f"cannot write a file: {error}")
+        sys.stdout.write(f"cannot write a file: {error}\n")
         return 1
     return 0
 
@@ -65,8 +65,7 @@ class _Verification:
         except ImportError as error:
             raise VerifyError(f"{request.package} cannot be imported: {error}") from error
         self.miss: type[Exception] = installation.PrecompileError
-        if request.variant:
-            installation._choose_variant = lambda manifest: request.variant
+        self.variant = request.variant or None
 
     def run(self) -> list[SampleResult]:
         _seed()
@@ -97,7 +96,7 @@ class _Verification:
         """What each sample did, and its answer."""
         os.environ["HATCH_PRECOMPILE"] = self.strict
         try:
-            self.runtime.install()
+            self.runtime.install(self.variant)
             _seed()
             targets = find_targets(self.entrypoint, samples)
         except self.miss as error:  # what is a warning elsewhere
@@ -128,7 +127,7 @@ class _Verification:
         send(Event(step="sample", sample=number, samples=total))
         hits = self._hits()
         answer, problem = None, ""
-        seconds = 0.0
+        seconds: float | None = None
         try:
             with _guarded_from_side_effects():
                 answer, seconds = _run(call, sample, self.mode)

@@ -20,11 +20,12 @@ _installation: Any = None
 _reason = "not installed"
 
 
-def install() -> None:
+def install(variant: str | None = None) -> None:
     """Make the bundle's entries known to this process; called by the package's `__init__`.
 
     Imports neither torch nor a target: entries are installed once both are there. Never raises and
     never writes, unless HATCH_PRECOMPILE is `strict`, which turns every warning into an error.
+    variant: whose libraries are used, where this CPU is known to run them; default: the best for this CPU.
     """
     global _installation, _reason
     mode = os.environ.get("HATCH_PRECOMPILE", "")
@@ -35,7 +36,7 @@ def install() -> None:
     package = __name__.rpartition(".")[0]
     try:
         directory = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundle")
-        _installation = Installation(directory, package, mode)
+        _installation = Installation(directory, package, mode, variant)
         _installation.start()
     except Exception as error:
         _installation, _reason = None, str(error)

@@ -77,7 +77,7 @@ def warn(package: str, text: str, mode: str) -> None:
 class Installation:
     """One bundle in one process."""
 
-    def __init__(self, directory: str, package: str, mode: str) -> None:
+    def __init__(self, directory: str, package: str, mode: str, variant: str | None = None) -> None:
         self.directory = directory
         self.package = package
         self.mode = mode
@@ -86,12 +86,15 @@ class Installation:
         self.entrypoints: dict[str, Entrypoint] = {}
         self.frames: list[Frame] = []
         self.left_out: dict[str, list[str]] = {}
-        self.variant: str | None = None
+        self.variant = variant
         self._bundle: Bundle | None = None
         self.uninstalled = False
         self._stop_waiting: list[Callable[[], None]] = []
         self.log: Any = None
         self.manifest = _read_manifest(directory)
+        names = [each["name"] for each in self.manifest["variants"]]
+        if variant is not None and variant not in names:
+            raise Unfit(f"it has no variant {variant}; those it has are {', '.join(names)}")
         # What is being loaded by another thread would stay half loaded in the child, and the lock held.
         os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._renew)
 
@@ -166,7 +169,9 @@ class Installation:
         from .activation import Frame
 
         _check_torch(self.manifest)
-        if self.mode:  # it is being watched: say at once what would be said at the first call
+        if (
+            self.mode and self.variant is None
+        ):  # it is being watched: say at once what would be said at the first call
             self.variant = _choose_variant(self.manifest)
         self.frames = [Frame(self, record, number) for number, record in enumerate(self.manifest["frames"])]
 

@@ -1,7 +1,7 @@
 """The capturing process: `python -m hatch_precompile.capture.worker REQUEST`.
 
 A process of its own, because tracing changes torch for good and the build must survive a crash.
-REQUEST is a JSON file (see `Request`); the part goes to the directory it names. What it does is printed as
+REQUEST is a JSON file (see `Request`); the part goes to the directory it names. What it does it sends as
 events; the exit code is 3 with the reason in error.txt where the author can do something.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import send
-from hatch_precompile.processes import end_with_parent, leave_reason
+from hatch_precompile.processes import connect_to_parent, leave_reason
 
 __all__ = ["FAILED", "Request", "main"]
 
@@ -32,7 +32,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def main(path: str) -> int:
-    end_with_parent()
+    connect_to_parent()
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     directory = Path(request.directory)
     try:

@@ -14,14 +14,17 @@ from hatch_precompile.cli.explain import explain
 from hatch_precompile.cli.init import init
 from hatch_precompile.cli.inspect import inspect
 from hatch_precompile.cli.verify import verify
+from hatch_precompile.processes import stopping_children
 
 __all__ = ["main"]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="hatch-precompile")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Builds wheels whose models are compiled already, and looks into them."""
+    context.with_resource(stopping_children())
 
 
 for command in (init, build, inspect, verify, explain, bench):

@@ -74,9 +74,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
                 ["fails", None, None]
                 if row["problem"]
                 else [
-                    f"{row['process_s']:.2f}",
-                    f"{row['first_call_ms']:.1f}",
-                    f"{row['steady_ms']:.3f}",
+                    _number(row["process_s"], ".2f"),
+                    _number(row["first_call_ms"], ".1f"),
+                    _number(row["steady_ms"], ".3f"),
                 ]
             ),
         ]
@@ -86,3 +86,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["problem"]:
             click.echo(f"{row['package']}:{row['entrypoint']}: {row['way']}: {row['problem']}")
+
+
+def _number(figure: float | None, form: str) -> str | None:
+    return None if figure is None else format(figure, form)

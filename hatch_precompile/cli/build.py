@@ -15,7 +15,7 @@ from rich.live import Live
 from hatch_precompile.cli.board import Board
 from hatch_precompile.cli.printing import note, size, table
 from hatch_precompile.errors import BuildError, ConfigError
-from hatch_precompile.frontend import build_wheel
+from hatch_precompile.frontend import Built, build_wheel
 from hatch_precompile.manifests import FoundManifest, ManifestError, find
 from hatch_precompile.project import read_project
 
@@ -63,27 +63,28 @@ def build(directory: Path, outdir: Path | None, no_isolation: bool, as_json: boo
 
     try:
         with Live(board, console=screen, transient=True) if live else nullcontext():
-            wheel = build_wheel(
+            built = build_wheel(
                 directory,
                 outdir or directory / "dist",
                 isolated=not no_isolation,
                 on_event=board.apply,
                 on_line=on_line,
             )
-        bundles = find(str(wheel))
+        bundles = find(str(built.wheel))
     except (BuildError, ManifestError) as error:
         raise click.ClickException(str(error)) from error
-    summary = _summary(wheel, bundles, board, time.monotonic() - started)
+    summary = _summary(built, bundles, board, time.monotonic() - started)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
         _show(summary)
 
 
-def _summary(wheel: Path, bundles: list[FoundManifest], board: Board, seconds: float) -> dict[str, Any]:
+def _summary(built: Built, bundles: list[FoundManifest], board: Board, seconds: float) -> dict[str, Any]:
     return {
-        "wheel": str(wheel),
-        "bytes": wheel.stat().st_size,
+        "wheel": str(built.wheel),
+        "report": None if built.report is None else str(built.report),
+        "bytes": built.wheel.stat().st_size,
         "seconds": round(seconds, 1),
         "entrypoints": [
             _entrypoint(bundle, record, board)
@@ -130,6 +131,8 @@ def _show(summary: dict[str, Any]) -> None:
     Console(highlight=False).print(table("compiled", columns, rows))
     for problem in summary["left_out"]:
         click.echo(problem)
+    if summary["report"] is not None:
+        click.echo(f"the report of the build is {summary['report']}")
     click.echo(f"{summary['wheel']}, {size(summary['bytes'])}, {summary['seconds']:.0f} s")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 from pathlib import Path
 
 import click
@@ -38,7 +39,24 @@ def init(directory: Path, write: bool, as_json: bool) -> None:
         click.echo(proposal.toml, nl=False)
     if write:
         pyproject = directory / "pyproject.toml"
-        text = pyproject.read_text("utf-8")
-        between = "\n" if text.endswith("\n") else "\n\n"
-        pyproject.write_text(f"{text}{between}{proposal.toml}", "utf-8")
+        _append(pyproject, proposal.toml)
         note(f"appended to {pyproject}")
+
+
+def _append(pyproject: Path, table: str) -> None:
+    """Put a table at the end of a file whose bytes stay as they are, with line ends as that file has them."""
+    before = pyproject.read_bytes()
+    between = "\n" if before.endswith(b"\n") else "\n\n"
+    added = f"{between}{table}".encode()
+    if before.partition(b"\n")[0].endswith(b"\r"):
+        added = added.replace(b"\n", b"\r\n")
+    try:
+        tomllib.loads((before + added).decode())
+    except tomllib.TOMLDecodeError as error:
+        # A table that is written inline cannot be added to.
+        raise click.UsageError(
+            f"the table cannot be appended to {pyproject}, which would no longer be valid TOML ({error}); "
+            "put the lines above where they belong"
+        ) from error
+    with pyproject.open("ab") as file:
+        file.write(added)

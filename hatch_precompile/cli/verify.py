@@ -88,7 +88,7 @@ def _show(reports: list[dict[str, Any]]) -> None:
                     each["sample"],
                     "hit" if each["hit"] else "miss",
                     _agreement(each),
-                    f"{each['seconds']:.4f}",
+                    None if each["seconds"] is None else f"{each['seconds']:.4f}",
                 ]
             )
             if each["problem"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +30,7 @@ def build(
     config = load({"entrypoints": list(entrypoints), "jobs": 2, **keys}, default_package="broken")
     work.mkdir(parents=True)
     report = [].append if said is None else said.append
-    return build_bundle(config, root=ROOT, source_roots=[ROOT], work=work, report=report)
+    return build_bundle(config, source_roots=[ROOT], work=work, report=report)
 
 
 class TestWarn:
@@ -111,6 +112,13 @@ class TestWarn:
 def test_by_default_the_first_error_stops_the_build(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"^entrypoint missing: target = .*broken.models has no Missing"):
         build(tmp_path / "work", entrypoint("Missing"))
+
+
+def test_it_does_not_wait_for_the_captures_before_it(tmp_path: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(CaptureError, match=r"^entrypoint missing: target = .*broken.models has no Missing"):
+        build(tmp_path / "work", entrypoint("hang"), entrypoint("Missing"), timeout=200)
+    assert time.monotonic() - started < 150
 
 
 def test_a_build_with_nothing_left_fails(tmp_path: Path) -> None:

@@ -70,6 +70,32 @@ class TestManifest:
             installation._read_manifest(str(tmp_path))
 
 
+class TestVariant:
+    """The one that is asked for, as the verification of a wheel with several does, is the one that is used."""
+
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> Path:
+        # The first, which any CPU runs, is what would be chosen: the other one needs what none has.
+        variants = [{"name": "plain", "requires": []}, {"name": "wide", "requires": ["no such thing"]}]
+        (tmp_path / "manifest.json").write_text(json.dumps({**WHOLE, "variants": variants}))
+        return tmp_path
+
+    @pytest.mark.parametrize(("asked", "used"), [(None, "plain"), ("plain", "plain"), ("wide", "wide")])
+    @pytest.mark.parametrize("mode", ["", "strict"])
+    def test_it_is_used(
+        self, directory: Path, asked: str | None, used: str, mode: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(installation, "_check_torch", lambda manifest: None)
+        made = installation.Installation(str(directory), "package", mode, asked)
+        made._prepare()
+        assert made.bundle.variant == used
+        assert made.status()["variant"] == used
+
+    def test_one_that_is_not_there_is_named(self, directory: Path) -> None:
+        with pytest.raises(Unfit, match="it has no variant narrow; those it has are plain, wide"):
+            installation.Installation(str(directory), "package", "", "narrow")
+
+
 class TestPython:
     def test_this_one_fits(self) -> None:
         installation._check_python(manifest(python="written by another patch version"))

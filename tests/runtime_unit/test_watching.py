@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -137,6 +138,120 @@ def test_a_module_that_does_not_exist_is_the_usual_error(write: Callable[..., No
     watching.when_imported({"watched_missing"}, lambda: None)
     with pytest.raises(ModuleNotFoundError, match="No module named 'watched_missing'"):
         importlib.import_module("watched_missing")
+
+
+class TestAskingIsNotImporting:
+    """`importlib.util.find_spec` is how libraries ask whether a module is installed."""
+
+    def test_the_import_that_follows_is_noticed(self, write: Callable[..., None]) -> None:
+        write(watched_n="value = 1")
+        before = list(sys.meta_path)
+        seen = Seen(lambda: sys.modules["watched_n"].value)
+        watching.when_imported({"watched_n"}, seen)
+        assert importlib.util.find_spec("watched_n") is not None
+        assert importlib.util.find_spec("watched_n") is not None
+        assert seen == []
+        importlib.import_module("watched_n")
+        assert seen == [1]
+        assert sys.meta_path == before
+
+    def test_from_many_threads(self, write: Callable[..., None]) -> None:
+        write(watched_o="value = 1", watched_p="value = 2")
+        seen = Seen(lambda: [name for name in ("watched_o", "watched_p") if name in sys.modules])
+        watching.when_imported({"watched_o", "watched_p"}, seen)
+        start = threading.Barrier(8)
+        found = []
+
+        def ask() -> None:
+            start.wait()
+            for name in ("watched_o", "watched_p") * 20:
+                found.append(importlib.util.find_spec(name))
+            importlib.import_module("watched_o")
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 8 * 40
+        assert None not in found
+        assert seen == [["watched_o"]]
+        importlib.import_module("watched_p")
+        assert seen == [["watched_o"], ["watched_o", "watched_p"]]
+
+    def test_of_a_parent_package(self, write: Callable[..., None]) -> None:
+        write(watched_q="# package", watched_q__part="value = 3")
+        seen = Seen(lambda: sys.modules["watched_q.part"].value)
+        watching.when_imported({"watched_q", "watched_q.part"}, lambda: None)
+        watching.when_imported({"watched_q.part"}, seen)
+        assert importlib.util.find_spec("watched_q.part") is not None  # imports the package
+        importlib.import_module("watched_q.part")
+        assert seen == [3]
+
+    def test_by_another_finder_that_asks_all_of_them(
+        self, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As wrapt's import hooks do."""
+        write(watched_r="value = 4")
+        seen = Seen(lambda: sys.modules["watched_r"].value)
+        watching.when_imported({"watched_r"}, seen)
+        asking: set[str] = set()
+
+        class Asking:
+            def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+                if name in asking:
+                    return None
+                asking.add(name)
+                try:
+                    return importlib.util.find_spec(name)
+                finally:
+                    asking.discard(name)
+
+        for place in (0, 2):
+            monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+            sys.meta_path.insert(place, Asking())  # type: ignore[arg-type]
+        importlib.import_module("watched_r")
+        assert seen == [4]
+
+    def test_a_module_that_is_executed_without_being_imported(self, write: Callable[..., None]) -> None:
+        write(watched_s="value = 5")
+        seen = Seen(lambda: sys.modules["watched_s"].value)
+        watching.when_imported({"watched_s"}, seen)
+        spec = importlib.util.find_spec("watched_s")
+        assert spec is not None
+        assert spec.loader is not None
+        apart = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(apart)
+        assert (apart.value, seen, is_imported("watched_s")) == (5, [], False)
+        importlib.import_module("watched_s")
+        assert seen == [5]
+
+    def test_a_module_that_is_imported_when_it_is_first_used(self, write: Callable[..., None]) -> None:
+        """importlib.util.LazyLoader, as its documentation has it."""
+        write(watched_t="value = 6")
+        seen = Seen(lambda: sys.modules["watched_t"].value)
+        watching.when_imported({"watched_t"}, seen)
+        spec = importlib.util.find_spec("watched_t")
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader = importlib.util.LazyLoader(spec.loader)  # type: ignore[arg-type]
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["watched_t"] = module
+        spec.loader.exec_module(module)
+        assert seen == []
+        assert module.value == 6
+        assert seen == [6]
+
+    def test_a_reload_is_not_an_import(self, write: Callable[..., None]) -> None:
+        write(watched_u="value = 7", watched_v="")
+        seen = Seen(lambda: sys.modules["watched_u"].value)
+        watching.when_imported({"watched_u", "watched_v"}, seen)
+        module = importlib.import_module("watched_u")
+        assert importlib.reload(module) is module
+        assert importlib.reload(module) is module
+        assert seen == [7]
+        importlib.import_module("watched_v")
+        assert seen == [7, 7]
 
 
 def test_one_that_failed_to_import_is_waited_for_again(write: Callable[..., None], tmp_path: Path) -> None:

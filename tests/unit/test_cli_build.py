@@ -35,6 +35,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     tell(step="end", phase="verify", seconds=1.5, **about)
     tell(step="failed", entrypoint="other", text="WARNING: entrypoint other is left out")
     name = "kiosk-1.0-py3-none-any.whl"
+    if os.path.exists("report"):
+        with open(os.path.join(wheel_directory, "kiosk-1.0-py3-none-any.report.html"), "w") as file:
+            file.write("<p>what was compiled</p>")
     with zipfile.ZipFile(os.path.join(wheel_directory, name), "w") as wheel:
         wheel.writestr("kiosk-1.0.dist-info/METADATA", "Name: kiosk\\nVersion: 1.0\\n")
         if not os.path.exists("plain"):
@@ -92,6 +95,23 @@ def test_json_is_the_summary_alone_and_the_lines_go_to_stderr(project: Path) -> 
         }
     ]
     assert "tint: sample 1\n" in result.stderr
+
+
+def test_the_report_is_put_beside_the_wheel_and_named(project: Path) -> None:
+    assert json.loads(build(project, "--json").stdout)["report"] is None
+    assert "the report of" not in build(project).stdout
+    (project / "report").touch()
+    report = project / "dist" / "kiosk-1.0-py3-none-any.report.html"
+    assert f"the report of the build is {report}\n" in build(project).stdout
+    assert report.read_text() == "<p>what was compiled</p>"
+    assert json.loads(build(project, "--json").stdout)["report"] == str(report)
+
+
+def test_a_report_of_an_earlier_build_is_not_named(project: Path) -> None:
+    (project / "report").touch()
+    build(project)
+    (project / "report").unlink()
+    assert json.loads(build(project, "--json").stdout)["report"] is None
 
 
 def test_on_a_terminal_there_is_a_line_for_each_entrypoint_instead(project: Path) -> None:

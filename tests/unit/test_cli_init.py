@@ -189,6 +189,41 @@ class TestWriting:
         assert text == HATCH + "\n" + result.stdout
         assert len(tomllib.loads(text)["tool"]["hatch"]["build"]["hooks"]["precompile"]["entrypoints"]) == 2
 
+    @pytest.mark.parametrize(
+        ("content", "between"),
+        [
+            (HATCH.replace("\n", "\r\n"), "\r\n"),
+            (HATCH.replace("\n", "\r\n") + "# no line end", "\r\n\r\n"),
+            (HATCH + "# no line end", "\n\n"),
+            (HATCH + "#  \t\n\n\n", "\n"),
+            (HATCH + "# Größe\r\n", "\n"),
+        ],
+    )
+    def test_what_was_there_keeps_its_bytes(self, project: Path, content: str, between: str) -> None:
+        pyproject = project / "pyproject.toml"
+        pyproject.write_bytes(content.encode())
+        result = init(project, "--write")
+        assert result.exit_code == 0, result.output
+        after = pyproject.read_bytes()
+        added = between + result.stdout.replace("\n", between[: len(between) // (between.count("\n"))])
+        assert after == content.encode() + added.encode()
+        assert "precompile" in tomllib.loads(after.decode())["tool"]["hatch"]["build"]["hooks"]
+
+    def test_nothing_is_written_where_no_table_can_be_added(self, project: Path) -> None:
+        pyproject = project / "pyproject.toml"
+        pyproject.write_text(HATCH + "[tool]\nhatch = { build = { hooks = {} } }\n")
+        before = pyproject.read_bytes()
+        result = init(project, "--write")
+        assert result.exit_code == 2
+        assert "cannot be appended to" in result.stderr
+        assert pyproject.read_bytes() == before
+
+    def test_a_byte_order_mark_is_named(self, project: Path) -> None:
+        (project / "pyproject.toml").write_bytes(b"\xef\xbb\xbf" + HATCH.encode())
+        result = init(project, "--write")
+        assert result.exit_code == 2
+        assert "it begins with a byte order mark, which no build backend reads" in result.stderr
+
     def test_but_not_twice(self, project: Path) -> None:
         init(project, "--write")
         result = init(project, "--write")

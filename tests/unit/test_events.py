@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 from pathlib import Path
 
@@ -10,20 +11,69 @@ from rich.console import Console
 
 from hatch_precompile.cli.board import Board
 from hatch_precompile.errors import BuildError, ConfigError
-from hatch_precompile.events import VARIABLE, Event, emit, emit_failure, read_events, received, send
+from hatch_precompile.events import VARIABLE, Event, emit, emit_failure, read_events, received
+from hatch_precompile.processes import run_module
+
+CHILD = """
+import os, subprocess, sys
+from hatch_precompile.events import Event, send
+from hatch_precompile.processes import connect_to_parent
+
+def event(number):
+    return Event(step="sample", text="half a line: ½ \\udc80", sample=number, samples=7)
+
+connect_to_parent()
+sys.stdout.write("  50%|#####     ")   # a progress bar, without its end
+send(event(1))
+sys.stdout.write("\\r100%|##########")
+sys.stdout.flush()
+send(event(2))
+os.write(1, b"\\n")
+print('::{"step": "sample"}')
+print('{"step": "sample"}')
+subprocess.run([sys.executable, "-c", "import os; print(os.listdir('/proc/self/fd'))"], close_fds=False)
+if os.fork() == 0:
+    try:
+        send(event(6))
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+os.close(1)
+os.close(2)
+send(event(3))
+"""
 
 
-def test_an_event_survives_being_printed_by_a_child(capsys: pytest.CaptureFixture[str]) -> None:
-    event = Event(step="graph-end", text="sample 1: graph 0: 1.5 s", sample=1, graph=0, seconds=1.5)
-    send(event)
-    assert received(capsys.readouterr().out.rstrip("\n")) == event
-
-
-@pytest.mark.parametrize(
-    "line", ["hello", "", "::", ':: {"step": "graph"', '::{"step": "of a later version"}']
-)
-def test_any_other_line_is_the_authors(line: str) -> None:
-    assert received(line) == Event(step="print", text=line)
+def test_what_the_author_prints_loses_no_event(tmp_path: Path) -> None:
+    (tmp_path / "progress.py").write_text(CHILD.replace("\\\\", "\\"))
+    lines: list[str] = []
+    events: list[Event] = []
+    finished = run_module(
+        "progress",
+        [],
+        paths=[tmp_path],
+        environment={},
+        inherit=True,
+        quiet_limit=60,
+        on_line=lines.append,
+        on_message=lambda message: events.append(received(message)),
+    )
+    assert (finished.returncode, finished.timed_out) == (0, False), lines
+    assert [(event.sample, event.text) for event in events] == [
+        (number, "half a line: ½ \\udc80") for number in (1, 2, 3)
+    ]
+    assert finished.tail == lines
+    descriptors = lines.pop(4)
+    assert lines == [
+        "  50%|#####     ",
+        "100%|##########",
+        '::{"step": "sample"}',
+        '{"step": "sample"}',
+        "this process has no parent to tell",
+    ]
+    # Of the author's own processes none can write there: 3 is the listing itself.
+    assert sorted(ast.literal_eval(descriptors)) == ["0", "1", "2", "3"]
 
 
 class TestFile:

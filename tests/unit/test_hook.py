@@ -48,12 +48,12 @@ class FakeBuild:
         self,
         config: Config,
         *,
-        root: Path,
         source_roots: list[Path],
         work: Path,
         report: Callable[[str], None],
+        table: str,
     ) -> BuiltBundle:
-        self.calls.append({"config": config, "root": root, "source_roots": source_roots, "work": work})
+        self.calls.append({"config": config, "table": table, "source_roots": source_roots, "work": work})
         report("encoder: sample 1 of 1")
         if self.error is not None:
             raise self.error
@@ -280,7 +280,7 @@ class TestBuilding:
         (call,) = fake.calls
         assert call["config"].package == "textmodel"
         assert call["config"].jobs == 3
-        assert call["root"] == tmp_path
+        assert call["table"] == "tool.hatch.build.hooks.precompile"
         assert not call["work"].is_relative_to(tmp_path)
         assert "encoder: sample 1 of 1\n" in capsys.readouterr().err
 

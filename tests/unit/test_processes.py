@@ -18,10 +18,10 @@ from hatch_precompile.processes import Finished, in_parallel, leave_reason, reas
 # command lines, and it says when both are there.
 CHILD = """
 import subprocess, sys, time
-from hatch_precompile.processes import end_with_parent, say
-end_with_parent()
+from hatch_precompile.processes import connect_to_parent, tell
+connect_to_parent()
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", sys.argv[1]])
-say("started")
+tell("started")
 time.sleep(60)
 """
 BUILD = """
@@ -31,7 +31,7 @@ from hatch_precompile.processes import in_parallel, run_module, stopping_childre
 
 def one(number):
     return run_module("lingering", [sys.argv[1]], paths=[Path(sys.argv[2])], environment={},
-        inherit=True, quiet_limit=60, on_line=lambda line: print(line, flush=True))
+        inherit=True, quiet_limit=60, on_line=print, on_message=lambda line: print(line, flush=True))
 
 try:
     with stopping_children():
@@ -53,16 +53,16 @@ def processes_with(mark: str) -> list[int]:
     return found
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
     """Whether it becomes true within some seconds."""
-    for _ in range(200):
+    for _ in range(int(seconds * 20)):
         if condition():
             return True
         time.sleep(0.05)
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_no_child_outlives_a_build_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "lingering.py").write_text(CHILD)
     mark = f"mark-of-{tmp_path.name}-{os.getpid()}"
@@ -81,28 +81,78 @@ def test_no_child_outlives_a_build_that_is_ended(tmp_path: Path, number: signal.
     rest = front.communicate()[0]
     assert eventually(lambda: processes_with(mark) == [])
     assert rest == ("" if number == signal.SIGKILL else "cleaned up\n")
-    if number == signal.SIGTERM:
+    if number in (signal.SIGTERM, signal.SIGHUP):
         assert front.returncode == 128 + number
+
+
+def run(command: list[str], paths: list[Path], quiet_limit: float = 60) -> Finished:
+    return run_module(
+        command[0],
+        command[1:],
+        paths=paths,
+        environment={},
+        inherit=True,
+        quiet_limit=quiet_limit,
+        on_line=lambda line: None,
+        on_message=lambda line: None,
+    )
+
+
+def sleep(seconds: int) -> Finished:
+    return run(["timeit", "-n", "1", "-r", "1", f"import time; time.sleep({seconds})"], [])
 
 
 def test_the_first_failure_ends_the_others() -> None:
     def work(seconds: int) -> Finished:
         if not seconds:
             raise ValueError("no")
-        return run_module(
-            "timeit",
-            ["-n", "1", "-r", "1", f"import time; time.sleep({seconds})"],
-            paths=[],
-            environment={},
-            inherit=True,
-            quiet_limit=60,
-            on_line=lambda line: None,
-        )
+        return sleep(seconds)
 
     started = time.monotonic()
     with pytest.raises(ValueError, match="no"):
         in_parallel(work, [0, 50, 50, 50], 2)
     assert time.monotonic() - started < 40
+
+
+def test_a_failure_does_not_wait_for_those_before_it() -> None:
+    def work(seconds: int) -> Finished:
+        if not seconds:
+            raise ValueError("no")
+        return sleep(seconds)
+
+    started = time.monotonic()
+    with pytest.raises(ValueError, match="no"):
+        in_parallel(work, [50, 50, 0], 3)
+    assert time.monotonic() - started < 40
+
+
+class TestEndings:
+    """A child has ended when its process has, whoever holds its pipes."""
+
+    def test_what_outlives_it_is_not_waited_for(self, tmp_path: Path) -> None:
+        (tmp_path / "parent.py").write_text(
+            "import subprocess, sys\n"
+            "from hatch_precompile.processes import connect_to_parent\n"
+            "connect_to_parent()\n"
+            "sleep = [sys.executable, '-c', 'import time; time.sleep(50)']\n"
+            "subprocess.Popen(sleep, start_new_session=True)\n"
+            "print('the last line')\n"
+        )
+        started = time.monotonic()
+        finished = run(["parent"], [tmp_path])
+        assert finished == Finished(0, ["the last line"], False)
+        assert time.monotonic() - started < 40
+
+    def test_silence_is_ended_also_where_the_output_is_closed(self, tmp_path: Path) -> None:
+        (tmp_path / "silent.py").write_text("import os, time\nos.closerange(1, 100)\ntime.sleep(50)\n")
+        finished = run(["silent"], [tmp_path], quiet_limit=2)
+        assert (finished.returncode, finished.timed_out) == (-signal.SIGKILL, True)
+
+    def test_part_of_a_line_is_no_silence(self, tmp_path: Path) -> None:
+        (tmp_path / "dots.py").write_text(
+            "import time\nfor _ in range(8):\n print('.', end='', flush=True)\n time.sleep(0.5)\n"
+        )
+        assert run(["dots"], [tmp_path], quiet_limit=3) == Finished(0, ["." * 8], False)
 
 
 def test_results_come_in_order() -> None:

@@ -70,6 +70,15 @@ def test_every_variant_is_verified(site: Site, said: list[str]) -> None:
         assert any(line.startswith(f"mlp: verify {variant}: sample 1/") for line in said), said
 
 
+@pytest.mark.parametrize("variant", BUILT)
+def test_the_one_that_is_asked_for_is_used(site: Site, variant: str) -> None:
+    """As the verification of each does."""
+    asked = f"import zoo\nzoo._precompiled.uninstall()\nzoo._precompiled.install({variant!r})\n"
+    seen = site.run(asked + USE, stdin=[]).result
+    assert (seen["variant"], seen["served"]) == (variant, True)
+    assert {Path(path).stem.partition("-")[2] for path in seen["libraries"]} == {variant}
+
+
 def _lacking(variant: str) -> list[str]:
     """What a processor lacks that can run the one below and not this."""
     return sorted(set(_needed(variant)) - set(_needed(LEVELS[LEVELS.index(variant) - 1])))
