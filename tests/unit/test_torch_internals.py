@@ -6,7 +6,6 @@ Each test names what would break. What is listed here was read from torch 2.13.0
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import json
 import platform
@@ -31,8 +30,8 @@ from torch._functorch._aot_autograd import runtime_wrappers, schemas
 from hatch_precompile import torch_internals
 from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
-from hatch_precompile.runtime_package import runtime
 from hatch_precompile.lower.parallel_checks import THROWING_HELPERS
+from hatch_precompile.runtime_package import runtime
 from hatch_precompile.torch_internals import libraries, operators, vectors
 from hatch_precompile.variants import _EXTENSIONS, _LEVELS, _needed
 
