@@ -78,6 +78,7 @@ class Bundle:
         return torch_private.python_caller(
             compile(self.read(name), name, "exec", dont_inherit=True),
             {"kernels": kernels, **dict(zip(names, constants, strict=True))},
+            record,
         )
 
     def _loaded(self, name: str, function: str) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -27,8 +28,8 @@ from torch._C._dynamo import guards as _guards
 from .references import decode, original, unwrap
 
 __all__ = [
-    "Refused",
     "GraphFailed",
+    "Refused",
     "StateGuard",
     "custom_op_wrapper",
     "dispatching_as",
@@ -55,6 +56,19 @@ class Refused(Exception):
     """Something of an entry cannot be set up in this process."""
 
 
+class GraphFailed(RuntimeError):
+    """A graph failed at the data of a call. The library's own error is the cause.
+
+    rerun: whether the call can be made again by eager code, which then raises what it should: the graph did
+    not write to its inputs. instead: the nearest to that, for where it cannot.
+    """
+
+    def __init__(self, instead: BaseException, *, rerun: bool) -> None:
+        super().__init__(str(instead))
+        self.instead = instead
+        self.rerun = rerun
+
+
 def leave_untraced(function: Any, *, below: bool) -> None:
     """Tell dynamo not to trace a function of ours, nor (with `below`) what it calls."""
     action = _eval_frame._FrameAction
@@ -76,16 +90,6 @@ def without_compiling() -> Iterator[None]:
         yield
     finally:
         set_eval_frame(before)
-
-
-class GraphFailed(RuntimeError):
-    """A graph's library raised. rerun: whether the function can run instead, as nothing has been changed;
-    instead: what to raise where it cannot."""
-
-    def __init__(self, text: str, *, rerun: bool, instead: BaseException) -> None:
-        super().__init__(text)
-        self.rerun = rerun
-        self.instead = instead
 
 
 def raised_by_signal(error: BaseException) -> bool:
@@ -324,12 +328,63 @@ def load_library(path: str, name: str, function: str) -> Callable[..., Any]:
     return entry
 
 
+# The frame in which an operator that is implemented in C++ raises.
+_OPERATOR_CALL = torch._ops.OpOverload.__call__.__code__.co_filename
+
+
+def _failure(error: Exception, record: dict[str, Any], *files: str) -> Exception:
+    """What to raise for an exception that came out of a graph, which has these source files.
+
+    One that Python code raised, an operator's or a signal handler's, goes on as it is.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename not in (__file__, _OPERATOR_CALL, *files):
+            return error
+        trace = trace.tb_next
+    return GraphFailed(_as_eager(error), rerun=not record.get("changes_inputs", False))
+
+
+# Kernels that stand alone say first where they are.
+_PLACE = re.compile(r"^\w+, graph\.cpp:\d+, ")
+_BOUNDS = re.compile(r"index out of bounds: .*?(?:< (?P<size>\d+)L?)?$", re.MULTILINE)
+
+
+def _as_eager(error: Exception) -> Exception:
+    """The nearest to what eager code would have raised in place of a library's error."""
+    text = _PLACE.sub("", str(error).partition("\nException raised from ")[0].strip())
+    if type(error) is not RuntimeError or not text:
+        return error
+    if " API call failed at " in text:
+        text = _last_error() or text
+    bounds = _BOUNDS.search(text)
+    if bounds is not None:
+        size = f" with size {bounds['size']}" if bounds["size"] else ""
+        return IndexError(f"index out of range in self: it is out of bounds for dimension{size}")
+    kind = torch.linalg.LinAlgError if text.startswith("linalg.") else RuntimeError
+    return kind(text)
+
+
+def _last_error() -> str:
+    """What torch's C++ code said last in this thread, where a library knows only which call failed."""
+    import ctypes
+
+    try:
+        libtorch = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+        said = libtorch.torch_exception_get_what_without_backtrace
+    except (OSError, AttributeError):  # another system's name for it, or another torch's
+        return ""
+    said.restype = ctypes.c_char_p
+    return (said() or b"").decode(errors="replace").strip()
+
+
 def library_caller(
     library: Callable[[list[Any]], list[Any]], record: dict[str, Any], constants: list[Any]
 ) -> Callable[..., Any]:
-    """The Python callable for one library: positional inputs, a list of outputs.
+    """The Python callable for one library: positional inputs, a list of outputs. It raises GraphFailed.
 
-    Numbers become CPU tensors on the way in, which is how the library takes symbolic sizes.
+    Numbers become CPU tensors on the way in, which is how the library takes symbolic sizes. `boxed`, an
+    attribute, takes a list of inputs and empties it, so that the library can free each after its last use.
     """
     to_handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
     from_handles = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
@@ -339,7 +394,14 @@ def library_caller(
     def call(*inputs: Any) -> Any:
         tensors = [item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs]
         tensors.extend(constants)
-        return from_handles(library(to_handles(tensors)))
+        handles = to_handles(tensors)
+        try:
+            outputs = library(handles)
+        except Exception as error:
+            if (failure := _failure(error, record)) is error:
+                raise
+            raise failure from error
+        return from_handles(outputs)
 
     def call_with_scalars(*inputs: Any) -> Any:
         outputs = call(*inputs)
@@ -347,25 +409,56 @@ def library_caller(
             outputs[index] = outputs[index].item()
         return outputs
 
-    for function in (call, call_with_scalars):
+    def boxed(inputs: list[Any]) -> Any:
+        handles = to_handles(
+            [
+                *(item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs),
+                *constants,
+            ]
+        )
+        inputs.clear()
+        try:
+            outputs = from_handles(library(handles))
+        except Exception as error:
+            if (failure := _failure(error, record)) is error:
+                raise
+            raise failure from error
+        for index in scalars:
+            outputs[index] = outputs[index].item()
+        return outputs
+
+    for function in (call, call_with_scalars, boxed):
         leave_untraced(function, below=True)
-    return call_with_scalars if scalars else call
+    caller: Any = call_with_scalars if scalars else call
+    caller.boxed = boxed
+    return caller
 
 
-def python_caller(code: CodeType, namespace: dict[str, Any]) -> Callable[..., Any]:
+def python_caller(code: CodeType, namespace: dict[str, Any], record: dict[str, Any]) -> Callable[..., Any]:
     """The callable for a graph whose kernels are called from Python: positional inputs, a list of outputs.
 
     code: of a module with a function `call`, which empties the list it is given; namespace: its kernels and
-    constants.
+    constants. The callable raises GraphFailed; it has a `boxed`, too.
     """
     exec(code, namespace)
     wrapper = namespace["call"]
 
-    def call(*inputs: Any) -> Any:
-        return list(wrapper(list(inputs)))
+    def boxed(inputs: list[Any]) -> Any:
+        try:
+            return list(wrapper(inputs))
+        except Exception as error:
+            if (failure := _failure(error, record, code.co_filename)) is error:
+                raise
+            raise failure from error
 
-    leave_untraced(call, below=True)
-    return call
+    def call(*inputs: Any) -> Any:
+        return boxed(list(inputs))
+
+    for function in (call, boxed):
+        leave_untraced(function, below=True)
+    caller: Any = call
+    caller.boxed = boxed
+    return caller
 
 
 def without_overrides(graph: Callable[..., Any]) -> Callable[..., Any]:

@@ -56,7 +56,9 @@ class WrappedGraph:
                     if name == "AOTDispatchAutograd":
                         spec = runtime_wrappers.AOTDispatchAutogradCompileSpec(
                             compiled_fw_func=function,
-                            compiled_bw_func=_boxed(self._backward) if self._backward else None,
+                            compiled_bw_func=_boxed(self._backward, backward=True)
+                            if self._backward
+                            else None,
                             lazy_backward_info=None,
                             bw_compiler=None,
                             aot_config=config,
@@ -65,6 +67,7 @@ class WrappedGraph:
                             **arguments,
                         )
                         function = runtime_wrappers.AOTDispatchAutograd.post_compile(spec)
+                        _explain_second_derivatives(function)
                         continue
                     unpicklable = {"fw_only": None} if name == "AOTDispatchSubclassWrapper" else {}
                     wrapper = getattr(runtime_wrappers, name)(**arguments, **unpicklable)
@@ -73,14 +76,69 @@ class WrappedGraph:
             return self._function
 
 
-def _boxed(call: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+def _boxed(call: Any, *, backward: bool = False) -> Callable[[list[Any]], Any]:
     """Torch hands inputs over in a list that the callee empties, so that they can be freed early."""
 
     def boxed(inputs: list[Any]) -> Any:
-        taken = tuple(inputs)
-        inputs.clear()
-        return call(*taken)
+        try:
+            return call.boxed(inputs)
+        except torch_private.GraphFailed as failed:
+            if not backward:
+                raise
+            # There is no function that could be run again in place of a backward.
+            raise failed.instead from failed.__cause__
 
     boxed._boxed_call = True  # type: ignore[attr-defined]
     torch_private.leave_untraced(boxed, below=True)
     return boxed
+
+
+_NO_SECOND = (
+    "the backward of a precompiled graph ({package}) was differentiated again, which torch.compile does not "
+    "support: call the function for which you need second derivatives with `with torch.compiler.set_stance("
+    '"force_eager"):` around the call, or set HATCH_PRECOMPILE=off'
+)
+
+
+def _explain_second_derivatives(function: Callable[..., Any]) -> None:
+    """Have torch's error for a double backward name the way out: its own says nothing about wheels."""
+    compiled = _autograd_function(function)
+    double_backward = getattr(compiled, "_double_backward", None)
+    if double_backward is None:
+        return  # torch's sentence stays
+
+    def explained(*args: Any, **kwargs: Any) -> Any:
+        gradients = double_backward(*args, **kwargs)
+        for gradient in gradients if isinstance(gradients, tuple) else (gradients,):
+            made_by = getattr(getattr(gradient, "grad_fn", None), "_forward_cls", None)
+            if made_by is not None:
+                made_by.backward = staticmethod(_refuse_second_derivative)
+        return gradients
+
+    compiled._double_backward = staticmethod(explained)
+
+
+def _refuse_second_derivative(*_: Any) -> None:
+    raise RuntimeError(_NO_SECOND.format(package=(__package__ or "").partition(".")[0]))
+
+
+def _autograd_function(function: Any) -> Any:
+    """The torch.autograd.Function that is applied somewhere in a wrapper's closures."""
+    seen: list[Any] = []
+    waiting = [function]
+    while waiting:
+        value = waiting.pop()
+        owner = getattr(value, "__self__", None)
+        if isinstance(owner, type) and hasattr(owner, "_double_backward"):
+            return owner
+        if isinstance(value, type) and hasattr(value, "_double_backward"):
+            return value
+        if not callable(value) or any(value is each for each in seen):
+            continue
+        seen.append(value)
+        for cell in getattr(value, "__closure__", None) or ():
+            try:
+                waiting.append(cell.cell_contents)
+            except ValueError:  # not filled yet
+                continue
+    return None

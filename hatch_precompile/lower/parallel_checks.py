@@ -80,7 +80,7 @@ def guarded(source: str) -> str:
     edits = [edit for region in _regions(code) for edit in _guard_region(code, region)]
     if not edits:
         return source
-    for begin, end, text in reversed(sorted(edits, key=lambda edit: edit[0])):
+    for begin, end, text in sorted(edits, key=lambda edit: edit[0])[::-1]:
         source = source[:begin] + text + source[end:]
     prefix = _PREFIX.search(source)
     place = prefix.end() if prefix else 0

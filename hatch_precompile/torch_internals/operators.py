@@ -15,8 +15,8 @@ __all__ = ["is_python_operator", "python_operators_called_directly"]
 def python_operators_called_directly() -> Iterator[None]:
     """Have inductor's C++ wrapper call operators that are implemented in Python through the interpreter.
 
-    Through torch's dispatcher, its own choice for most, an exception arrives as a message: a ValueError of the
-    operator, and a KeyboardInterrupt in it, would both end as a RuntimeError of the library.
+    Through torch's dispatcher, its own choice for most, an exception arrives as a message: an operator's
+    ValueError, and a KeyboardInterrupt in it, would both end as a RuntimeError of the library.
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 

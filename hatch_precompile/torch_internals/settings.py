@@ -39,7 +39,11 @@ def capture_settings(
             # Left alone, dynamo gives up on every function that calls a recurrent layer.
             allow_rnn=True,
         ),
-        functorch_config.patch(enable_autograd_cache=False),
+        functorch_config.patch(
+            enable_autograd_cache=False,
+            # A backward that may write over what was saved for it can run once only: no retain_graph=True.
+            donated_buffer=False,
+        ),
         inductor_config.patch(
             {
                 "cpp_wrapper": True,

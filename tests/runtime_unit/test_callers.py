@@ -1,0 +1,103 @@
+"""How a library is called: what it gets, what is kept, what its failure becomes."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from hatch_precompile.runtime_package import runtime
+
+torch_private = runtime("torch_private")
+
+
+def tensors_of(handles: list[Any]) -> list[torch.Tensor]:
+    stolen: list[torch.Tensor] = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(handles)
+    return stolen
+
+
+def handles_of(tensors: list[torch.Tensor]) -> list[Any]:
+    handles: list[Any] = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(tensors)
+    return handles
+
+
+def caller_of(kind: str, library: Any) -> Any:
+    if kind == "library":
+        return torch_private.library_caller(lambda handles: handles_of(library(tensors_of(handles))), {}, [])
+    source = "def call(args):\n    inputs = list(args)\n    args.clear()\n    return run(inputs)"
+    return torch_private.python_caller(compile(source, "graph.py", "exec"), {"run": library}, {})
+
+
+@pytest.mark.parametrize("kind", ["library", "python"])
+def test_an_input_in_a_box_is_the_librarys_to_free(kind: str) -> None:
+    """Saved activations are such inputs of a backward: kept until it ends they would add up."""
+    freed = []
+
+    def library(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        result = tensors[0] + 1
+        tensors.clear()
+        freed.append(remembered() is None)
+        return [result]
+
+    x = torch.ones(2)
+    remembered = weakref.ref(x)
+    box: list[Any] = [x]
+    del x
+    (result,) = caller_of(kind, library).boxed(box)
+    assert box == []
+    assert freed == [True]
+    assert result.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "instead"),
+    [
+        (
+            "cpp_fused_0, graph.cpp:21, index out of bounds: 0 <= tmp4 < 30522L",
+            IndexError,
+            "index out of range in self: it is out of bounds for dimension with size 30522",
+        ),
+        (
+            "index out of bounds: 0 <= tmp4 < ks0\nException raised from cpp_fused at graph.cpp:3 (most",
+            IndexError,
+            "index out of range in self: it is out of bounds for dimension",
+        ),
+        ("inductor_cpu_note, graph.cpp:821, ZeroDivisionError", RuntimeError, "ZeroDivisionError"),
+        ("linalg.inv: singular", torch.linalg.LinAlgError, "linalg.inv: singular"),
+        ("something else", RuntimeError, "something else"),
+    ],
+)
+def test_what_a_library_says_is_translated(text: str, kind: type, instead: str) -> None:
+    translated = torch_private._as_eager(RuntimeError(text))
+    assert type(translated) is kind
+    assert str(translated) == instead
+
+
+def test_an_error_of_python_code_is_its_own() -> None:
+    """A handler of signals, or an operator, may raise anything: only torch's C++ code fails as a graph."""
+
+    class Fake:
+        def __call__(self, handles: list[Any]) -> Any:
+            raise RuntimeError("index out of bounds: 0 <= tmp4 < 3L")
+
+    call = torch_private.library_caller(Fake(), {}, [])
+    for function, inputs in ((call, (torch.ones(1),)), (call.boxed, ([torch.ones(1)],))):
+        with pytest.raises(RuntimeError) as raised:
+            function(*inputs)
+        assert type(raised.value) is RuntimeError
+
+
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("boxed", [False, True])
+def test_an_error_of_the_library_is_the_graphs(changes: bool, boxed: bool) -> None:
+    record = {"changes_inputs": True} if changes else {}
+    # A builtin that raises in the caller's own frame, as a library does.
+    call = torch_private.library_caller(torch._C._nn.linear, record, [])
+    with pytest.raises(torch_private.GraphFailed) as raised:
+        call.boxed([torch.ones(1)]) if boxed else call(torch.ones(1))
+    assert raised.value.rerun is not changes
+    assert isinstance(raised.value, RuntimeError)
+    assert isinstance(raised.value.__cause__, TypeError)
+    assert raised.value.instead is raised.value.__cause__

@@ -1,0 +1,70 @@
+"""Single graphs, compiled as a build compiles them and called as a wheel calls them.
+
+`save_graph` belongs to the process that builds; `load_graph` to any other, which needs no compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from hatch_precompile.runtime_package import runtime
+
+OPERATORS = "graphs_of_tests._precompiled.torch_private"
+
+
+def save_graph(
+    directory: Path,
+    function: Callable[..., Any],
+    inputs: dict[str, Any],
+    *,
+    grad: bool = False,
+    requires: tuple[str, ...] | None = None,
+) -> Any:
+    """Compile a function's one graph with a build's settings and write it; requires: of the variant."""
+    from hatch_precompile.bundle import _placed
+    from hatch_precompile.lower.graphs import write_graph
+    from hatch_precompile.torch_internals import capture_settings, compile_graph
+    from hatch_precompile.variants import Variant
+
+    graphs: list[Any] = []
+    capabilities = {name for name, value in torch.cpu.get_capabilities().items() if value is True}
+    variant = Variant("here", tuple(capabilities) if requires is None else requires, {})
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs.append(compile_graph(gm, example_inputs, [variant], OPERATORS)[1])
+        return gm.forward
+
+    torch._dynamo.reset()
+    with torch.set_grad_enabled(grad), capture_settings({}, len(inputs)):
+        torch.compile(function, backend=backend, fullgraph=True)(**inputs)
+    (graph,) = graphs
+    assert not graph.obstacle, graph.obstacle
+    files = directory / "files"
+    files.mkdir(parents=True)
+    record = _placed(write_graph(graph, files, "graph"), files.name)
+    digests = {
+        f"files/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files.iterdir()
+    }
+    (directory / "manifest.json").write_text(json.dumps({"files": digests, "graphs": [record]}))
+    return graph
+
+
+def load_graph(directory: Path) -> Callable[..., Any]:
+    """What a wheel's bytecode calls, but for the arguments: those of the function, by their names."""
+    for parent in ("graphs_of_tests", "graphs_of_tests._precompiled"):
+        sys.modules[parent] = ModuleType(parent)
+    sys.modules[OPERATORS] = runtime("torch_private")
+    manifest = json.loads((directory / "manifest.json").read_text())
+    call = runtime("entries").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
+    text = (directory / "files/graph.txt").read_text()
+    names = re.findall(r"\bL_(\w+)_:", text[text.index("def forward(") :].partition("\n")[0])
+    return lambda **inputs: call(*(inputs[name] for name in names))
