@@ -22,7 +22,7 @@ from hatch_precompile.variants import Variant
 
 __all__ = ["FORMAT", "write_bundle", "write_runtime"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 def write_runtime(directory: Path) -> None:
@@ -95,6 +95,7 @@ class _Writer:
             {
                 "name": entrypoint.name,
                 "target": entrypoint.target,
+                "home": part.home,
                 "kind": part.kind,
                 "mode": entrypoint.mode,
                 "activate": entrypoint.activate,
@@ -117,7 +118,7 @@ class _Writer:
         self, frame: FrameRecord, prefix: str, source: Path, first_graph: int, first_resume: int
     ) -> int:
         resume = None if frame.resume is None else frame.resume + first_resume
-        key = repr((frame.module, frame.code, resume))
+        key = repr((frame.module, frame.functions, frame.code, resume))
         number = self._frame_numbers.get(key)
         if number is None:
             number = self._frame_numbers[key] = len(self.frames)
@@ -125,6 +126,7 @@ class _Writer:
                 {
                     "qualname": frame.qualname,
                     "module": frame.module,
+                    "functions": frame.functions,
                     "code": frame.code,
                     "resume": resume,
                     "heads": f"{prefix}/frames/{number}.heads",

@@ -29,7 +29,7 @@ def install(variant: str | None = None) -> None:
     """
     global _installation, _reason
     mode = os.environ.get("HATCH_PRECOMPILE", "")
-    if mode == "off" or _installation is not None:
+    if _switched_off() or _installation is not None:
         return
     from .installation import Installation, give_up
 
@@ -50,9 +50,19 @@ def status() -> dict[str, Any]:
     (functions that run as Python) and `by_entry`.
     """
     if _installation is None:
-        reason = "HATCH_PRECOMPILE=off" if os.environ.get("HATCH_PRECOMPILE") == "off" else _reason
+        reason = _switched_off() or _reason
         return {"installed": False, "reason": reason, "variant": None, "entrypoints": {}}
     return _installation.status()
+
+
+def _switched_off() -> str:
+    """What in the environment keeps compiled code out; the last two are torch's own words for that."""
+    if os.environ.get("HATCH_PRECOMPILE") == "off":
+        return "HATCH_PRECOMPILE=off"
+    for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
+        if os.environ.get(name) == "1":
+            return f"{name}=1"
+    return ""
 
 
 def explain(entrypoint: str, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:

@@ -1,71 +1,65 @@
-"""All that an import puts in place: frames that load their entries when first looked up, and wrappers
-around entrypoints.
+"""All that an import puts in place: functions with a prologue that asks for their entries.
 
 One module, and nothing in it that only a call needs: finding a module costs an import more than running it.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
-import weakref
 from collections.abc import Callable
-from types import CodeType, FunctionType, ModuleType
+from contextlib import suppress
+from functools import partial
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
-from .references import Stale, check, function_with, resolve, unwrap
+from .prologue import arguments_of, is_simple, with_constants, with_prologue
+from .references import CODE_CONSTANT, Stale, check, function_with, original, resolve
 
 if TYPE_CHECKING:
     from .entries import Entry
     from .installation import Installation
 
-__all__ = ["Entrypoint", "Frame", "current"]
+__all__ = ["CELLS", "Entrypoint", "Frame", "Site", "current"]
 
 
 class _Current(threading.local):
-    """The entrypoint whose wrapper is on this thread's stack, and whether its call is being jitted."""
+    """The entrypoints whose compiled code, or whose skipped target, is on this thread's stack."""
 
-    entrypoint: Entrypoint | None = None
-    jitting = False
+    inside: tuple[Entrypoint, ...] = ()
 
 
 current = _Current()
 
 
 class Frame:
-    """One code object with its entries; they come in when it is first looked up."""
+    """One code object with its entries, and the places where it runs. Entries come in at the first call."""
 
-    def __init__(self, installation: Installation, record: dict[str, Any]) -> None:
+    def __init__(self, installation: Installation, record: dict[str, Any], number: int) -> None:
         self.installation = installation
         self.record = record
+        self.number = number
         self.owners: list[Entrypoint] = []
         self.misses = 0
         self.loaded = False
-        self.forgotten = False
         self.awaited = False
+        self.served = False
+        """Whether a call is served that nobody compiles and that no entrypoint makes."""
         self.entries: list[Entry] = []
+        self.sites: list[Site] = []
         self.code: CodeType
         self.globals: dict[str, Any]
 
-    def locate(self, code: CodeType | None = None) -> None:
-        """Find the code object, by reference or as given. Raises Stale."""
-        self.globals = resolve(self.record["module"], ()).__dict__
-        if code is None:
-            found = check(*self.record["code"])
-            code = found.__code__ if isinstance(found, FunctionType) else found
-        self.code = code
-
     def find(self) -> None:
-        """Locate the function and watch it, now or once its module has been imported. Raises Stale."""
+        """Activate the functions with this code, now or once their module has been imported. Raises Stale."""
         installation = self.installation
-        if hasattr(self, "code") or installation.uninstalled:
+        if self.sites or installation.uninstalled:
             return
-        modules = {self.record["module"], self.record["code"][0]}
+        places = self.record["functions"] or [self.record["code"]]
+        modules = {self.record["module"], *(place[0] for place in places)}
         missing = {module for module in modules if not installation.is_usable(module)}
         if not missing:
-            self.locate()
-            self.watch()
+            self._activate()
         elif not self.awaited:
             self.awaited = True
             installation.when_imported(missing, self._find_later)
@@ -77,78 +71,306 @@ class Frame:
             except Exception as error:  # not in an import of the user's
                 self.installation.leave_out(self, self.record, error)
 
-    def watch(self) -> None:
-        """Bring the entries in at the first lookup; they are seen by that very lookup."""
+    def _activate(self) -> None:
+        self.globals = resolve(self.record["module"], ()).__dict__
+        functions = [_function(check(*place)) for place in self.record["functions"]]
+        self.code = original(functions[0].__code__) if functions else check(*self.record["code"])
+        for function in functions:
+            self.activate(function)
+        if not functions:
+            self._activate_constant(self.record["code"])
 
-        def first_lookup(_locals: dict[str, Any]) -> bool:
-            if not self.loaded and not self.installation.uninstalled:
-                self.load()
-            return False
+    def activate(self, function: FunctionType) -> None:
+        """Give a function of this code its prologue."""
+        self.sites.append(Site(self, function.__code__, function))
+        function.__code__ = self.sites[-1].code
 
-        torch_private.add_entry(self.code, first_lookup, self.code)
-        # From here on only torch holds it: it dies where torch drops all that hangs on the code.
-        self._watching = weakref.ref(first_lookup, self._on_forgotten)
+    def _activate_constant(self, place: Any) -> None:
+        """The same for what functions are made of at run time: a constant of another function's code."""
+        module, steps, _ = place
+        split = next(index for index, (kind, _) in enumerate(steps) if kind == CODE_CONSTANT)
+        outer = _function(resolve(module, steps[: split - 1]))
+        path = [key for _, key in steps[split:]]
+        site = Site(self, self.code, None)
+        self.sites.append(site)
+        site.undo = _replace_constant(outer, path, site.code)
 
-    def _on_forgotten(self, _: object) -> None:
-        """torch._dynamo.reset() drops the entries of every function that dynamo has compiled, ours too.
-
-        They come back with the next call of an entrypoint: torch is still busy dropping them.
-        """
-        if not self.installation.uninstalled:
-            self.forgotten = True
-            for owner in self.owners:
-                owner.on_next_call(owner.watch_again)
-
-    def watch_again(self) -> None:
-        """Put back what torch has forgotten."""
-        installation = self.installation
-        with installation.lock:
-            if not self.forgotten or installation.uninstalled:
-                return
-            self.forgotten = False
-            try:
-                self.watch()
-                if self.loaded:
-                    self._install()
-            except Exception as error:  # not in a call of the user's
-                installation.leave_out(self, self.record, error)
+    def resumed(self, code: CodeType, module_globals: dict[str, Any]) -> CodeType:
+        """The code to make a resume function of, with this frame's entries."""
+        if not self.sites:
+            self.code, self.globals = code, module_globals
+            self.sites.append(Site(self, code, None))
+        return self.sites[0].code
 
     def retire(self) -> None:
+        for site in self.sites:
+            site.undo()
         for entry in self.entries:
             entry.retire()
 
     def load(self) -> None:
-        """Put every entry on the code object, each behind a stub that loads the rest of it when needed."""
-        from .entries import Entry
-
+        """Read the heads of the entries: what each asks before the rest of it is loaded."""
         installation = self.installation
-        entries: list[Entry] = []
-        try:
-            bundle = installation.bundle
-            heads = bundle.heads(self.record)
-            # Not under the lock: this may import, and an import waits for other threads' imports.
-            for record, head in zip(self.record["entries"], heads, strict=True):
-                try:
-                    entries.append(Entry(self, record, head, bundle))
-                except Exception as error:
-                    installation.leave_out(self, record, error)
-        except Exception as error:
-            installation.leave_out(self, self.record, error)
-        with installation.lock:
+        with installation.lock:  # our own modules, too: a fork waits until they are in
             if self.loaded or installation.uninstalled:
                 return
-            self.entries = entries
-            try:
-                self._install()
-            except Exception as error:  # torch would drop it without a word, and ask again at every call
-                installation.leave_out(self, self.record, error)
-            # Last: a thread that sees it set goes on to what the others have put in.
-            self.loaded = True
+            from .entries import heads
 
-    def _install(self) -> None:
+            found = heads(self)
+        # Not under the lock: this may import, and an import waits for other threads' imports.
+        entries = [entry for head in found if (entry := head()) is not None]
+        with installation.lock:
+            if not self.loaded and not installation.uninstalled:
+                self.entries = entries
+                # Last: a thread that sees it set goes on to what is there.
+                self.loaded = True
+
+    # -- at a call -------------------------------------------------------------------------------
+
+    def find_entry(self, frame_locals: dict[str, Any]) -> Entry | None:
+        """The first entry that accepts a call; one that is met for the first time is loaded, between its
+        guards and not inside them."""
+        if not self.loaded:
+            self.load()
         for entry in self.entries:
-            entry.install()
-        self.installation.end_of_frame(self)
+            if self._accepts(entry, frame_locals):
+                return entry
+        return None
+
+    def _accepts(self, entry: Entry, frame_locals: dict[str, Any]) -> bool:
+        while True:
+            guard = entry.guard
+            try:
+                if not guard(frame_locals):
+                    return False
+            except Exception as error:
+                if _is_refusal(error, guard, frame_locals):
+                    return False
+                raise
+            if guard is not entry.stub:
+                return True
+            if not entry.load():
+                return False
+
+    def missed(
+        self, site: Site, frame_locals: dict[str, Any], *, under_compile: bool = False
+    ) -> Callable[..., Any] | None:
+        """What serves a call that no entry takes, or None. Raises PrecompileError where `on-miss` says so."""
+        if self.installation.uninstalled or not torch_private.may_serve():
+            return None
+        with self.installation.lock:
+            from .misses import answer
+        return answer(self, site, frame_locals, under_compile=under_compile)
+
+    def is_inside(self) -> bool:
+        """Whether an entrypoint that this frame belongs to is running on this thread."""
+        return any(entrypoint in self.owners for entrypoint in current.inside)
+
+
+class Site:
+    """A function with a frame's code, or without one the code itself, of which functions are made."""
+
+    def __init__(self, frame: Frame, body: CodeType, function: FunctionType | None) -> None:
+        """body: what it runs now, perhaps another wheel's. Raises Stale where it can have no prologue."""
+        self.frame = frame
+        self.body = body
+        self.function = function
+        self.globals = function.__globals__ if function is not None else frame.globals
+        self.closure = function.__closure__ if function is not None else None
+        self.by_cells = function is None and bool(body.co_freevars)
+        self._runs: dict[Any, Any] = {}
+        self._twin: FunctionType | None = None
+        self._jitted: Any = None
+        package = frame.installation.package.replace(".", "_")
+        self.name = f"__precompiled_{package}_{frame.number}_{len(frame.sites)}"
+        try:
+            self.code = with_prologue(body, self.name, cells=self.by_cells)
+        except ValueError as error:
+            raise Stale(str(error)) from None
+        torch_private.leave_untraced_code(self.code)
+        self.globals[self.name] = self._dispatcher()
+
+        self.undo: Callable[[], None] = self._give_back
+
+    def _give_back(self) -> None:
+        """Give the function its own code back, unless somebody has given it another since."""
+        if self.function is not None and self.function.__code__ is self.code:
+            self.function.__code__ = self.body
+
+    def eager(self, frame_locals: dict[str, Any] | None = None) -> FunctionType:
+        """The function as it is without us. frame_locals: where the cells are, if it is made of them."""
+        function = self.function
+        if function is None:
+            return FunctionType(self.body, self.globals, self.body.co_name, None, self._cells(frame_locals))
+        if self._twin is None:
+            self._twin = self._copy(function)
+        return self._twin
+
+    def _copy(self, function: FunctionType) -> FunctionType:
+        twin = FunctionType(self.body, self.globals, function.__name__, function.__defaults__, self.closure)
+        twin.__kwdefaults__ = function.__kwdefaults__
+        twin.__qualname__ = function.__qualname__
+        twin.__dict__ = function.__dict__  # the very same attributes
+        return twin
+
+    def jitted(self, frame_locals: dict[str, Any] | None = None) -> Callable[..., Any]:
+        """The function as it is without us, under torch.compile, as if there were no bundle."""
+        if self._jitted is None or self.by_cells:
+            import torch
+
+            self._jitted = torch.compile(self.eager(frame_locals))
+        return self._jitted
+
+    def call_of(self, run: Callable[..., Any], frame_locals: dict[str, Any]) -> Callable[..., Any]:
+        """What the prologue calls in order to have `run` called with the frame's arguments."""
+        return run if is_simple(self.body) else partial(_call_with, run, self.body, frame_locals)
+
+    def runner(self, entry: Entry, frame_locals: dict[str, Any]) -> Callable[..., Any]:
+        """What runs an entry's bytecode in the place of the body."""
+        if self.by_cells:
+            return self.call_of(entry.runner(self, self._cells(frame_locals)), frame_locals)
+        run = self._runs.get(entry)
+        if run is None:
+            run = self._runs[entry] = entry.runner(self, self.closure)
+        return self.call_of(run, frame_locals)
+
+    def _cells(self, frame_locals: dict[str, Any] | None) -> tuple[Any, ...] | None:
+        return (frame_locals or {}).get(CELLS) if self.by_cells else None
+
+    def _dispatcher(self) -> Callable[[dict[str, Any]], Callable[..., Any] | None]:
+        """The function that the prologue calls: arguments in, what serves the call out, or None."""
+        frame, site, runs = self.frame, self, self._runs
+        is_compiling = torch_private.is_compiling
+        hook = torch_private.eval_frame_callback
+        tracing = torch_private.tracing_state
+        simple = is_simple(self.body)
+        names = self.body.co_freevars
+        closure = self.closure
+
+        def dispatch(frame_locals: dict[str, Any]) -> Callable[..., Any] | None:
+            if is_compiling():
+                return None  # dynamo is tracing through this: it goes on with the body
+            hooked = hook()
+            if hooked is None and not frame.served and not frame.is_inside():
+                return None
+            if tracing() is not None:
+                return None  # guards would be recorded, and warned about
+            if names:
+                _fill_in(frame_locals, names, closure)
+            if hooked is not None:
+                return _under_compile(site, frame_locals, hooked)
+            try:
+                for entry in frame.entries:
+                    guard = entry.guard
+                    if guard(frame_locals):
+                        if guard is entry.stub:
+                            break
+                        if simple and entry in runs:
+                            return runs[entry]
+                        return site.runner(entry, frame_locals)
+            except Exception as error:
+                if not _is_refusal(error, guard, frame_locals):
+                    raise
+            # One is not loaded, or a guard did not come to its end, or none accepts.
+            found = frame.find_entry(frame_locals)
+            if found is None:
+                return frame.missed(site, frame_locals)
+            return site.runner(found, frame_locals)
+
+        torch_private.leave_untraced(dispatch, below=False)
+        return dispatch
+
+
+# The cells of free variables among the locals of a frame; no name of a variable.
+CELLS = "<cells>"
+
+
+def _fill_in(frame_locals: dict[str, Any], names: tuple[str, ...], closure: Any) -> None:
+    """Put the values of free variables where dynamo's guards look for them, as far as they have one."""
+    cells = closure if closure is not None else tuple([frame_locals.pop(name) for name in names])
+    for name, cell in zip(names, cells, strict=True):
+        with suppress(ValueError):  # an empty cell
+            frame_locals[name] = cell.cell_contents
+    if closure is None:
+        frame_locals[CELLS] = cells
+
+
+def _under_compile(site: Site, frame_locals: dict[str, Any], hooked: Any) -> Callable[..., Any]:
+    """Under a torch.compile of the user's: an entry, or else the function as it is, for that to compile."""
+    frame = site.frame
+    torch_private.set_eval_frame(None)
+    try:
+        found = frame.find_entry(frame_locals)
+        if found is not None:
+            return site.runner(found, frame_locals)
+        frame.missed(site, frame_locals, under_compile=True)
+        return site.call_of(site.eager(frame_locals), frame_locals)
+    finally:
+        torch_private.set_eval_frame(hooked)
+
+
+def _call_with(run: Callable[..., Any], code: CodeType, frame_locals: dict[str, Any]) -> Any:
+    """Call a function with the arguments of a frame, as the code's signature has them."""
+    names = list(arguments_of(code))
+    positional = [frame_locals[name] for name in names[: code.co_argcount]]
+    last = code.co_argcount + code.co_kwonlyargcount
+    keywords = {name: frame_locals[name] for name in names[code.co_argcount : last]}
+    for name in names[last:]:
+        value = frame_locals[name]
+        if type(value) is tuple:
+            positional += value
+        else:
+            keywords.update(value)
+    return run(*positional, **keywords)
+
+
+torch_private.leave_untraced(_call_with, below=False)
+torch_private.leave_untraced(_under_compile, below=False)
+
+
+# What a guard raises by itself where something is not as it was.
+_NATURAL = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, torch_private.Refused)
+
+
+def _is_refusal(error: Exception, guard: Any, frame_locals: dict[str, Any]) -> bool:
+    """Whether an exception means that something a guard looks for is not there, as opposed to one that came
+    from outside: a signal's handler, another thread. What comes from outside does not come twice."""
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    in_guard = innermost is not None and innermost.tb_frame.f_code.co_filename.startswith("<guards of ")
+    if in_guard and isinstance(error, _NATURAL):
+        return True
+    try:
+        guard(frame_locals)
+    except type(error) as again:
+        return not torch_private.raised_by_signal(again)
+    return False
+
+
+def _function(value: Any) -> FunctionType:
+    """The plain function behind a method; what is none has no prologue."""
+    value = getattr(value, "__func__", value)
+    if type(value) is not FunctionType:
+        raise Stale(f"{value!r} is not a function")
+    return value
+
+
+def _replace_constant(function: FunctionType, path: list[int], constant: CodeType) -> Callable[[], None]:
+    """Put code among the constants of a function's code, or of code in it; returns what undoes it."""
+    before = function.__code__
+
+    def replaced(code: CodeType, path: list[int]) -> CodeType:
+        index, *rest = path
+        return with_constants(code, index, replaced(code.co_consts[index], rest) if rest else constant)
+
+    after = function.__code__ = replaced(before, path)
+
+    def undo() -> None:
+        if function.__code__ is after:
+            function.__code__ = before
+
+    return undo
 
 
 class Entrypoint:
@@ -159,21 +381,16 @@ class Entrypoint:
         self.name: str = record["name"]
         self.record = record
         self.frames: list[Frame] = [installation.frames[number] for number in record["frames"]]
-        module, _, self.qualname = record["target"].partition(":")
-        self.module = sys.modules[module]
         self.on_miss = "error" if installation.mode == "strict" else record["on_miss"]
-        self._places: list[tuple[Any, str, Any]] = []
-        self._on_next_call: Callable[[Callable[[], None]], None] | None = None
-        *owner, self.attribute = self.qualname.split(".")
-        way = [("a", part) for part in owner]
+        module, steps = record["home"]
         try:
-            self.owner = resolve(module, way)
-            self.value = resolve(module, [*way, ("d", self.attribute)])
+            self.value = resolve(module, steps)
         except Stale:
-            raise Stale(f"{module}.{self.qualname} is gone") from None
+            raise Stale(f"{record['target'].replace(':', '.')} is gone") from None
+        self._skipped: Site | None = None
 
     def activate(self) -> None:
-        """Watch the frames and, with activate = "call", wrap the target. Raises Stale."""
+        """Give the functions of the frames, and a target that was skipped, their prologues. Raises Stale."""
         for frame in self.frames:
             frame.owners.append(self)
             if frame.record.get("resume") is not None:
@@ -184,139 +401,82 @@ class Entrypoint:
                 if frame is self.frames[0]:
                     raise
                 self.installation.leave_out(frame, frame.record, error)
-        if self.record["activate"] != "call":
-            return
-        if isinstance(self.value, type):
-            # `Module.__call__` prefers it; on the class it serves every instance.
-            self._put(self.value, "_compiled_call_impl", self._runner(None))
-        elif isinstance(self.value, (staticmethod, classmethod)):
-            wrapper = self._wrapper(unwrap(self.value.__func__), isinstance(self.value, classmethod))
-            self._put(self.owner, self.attribute, type(self.value)(wrapper))
-        else:
-            self._replace(self._wrapper(self.value))
+        if self.record["activate"] == "call":
+            own = [frame for frame in self.frames if self.owns(frame)]
+            for frame in own:
+                frame.served = True
+            if not own:
+                self._activate_skipped()
+
+    @property
+    def calls_others(self) -> bool:
+        """Whether compiled functions are called below the target, which are not served otherwise."""
+        return any(frame.record.get("resume") is None and not self.owns(frame) for frame in self.frames)
 
     def deactivate(self) -> None:
-        """Give every place back what it had, less wrappers of wheels that were uninstalled since."""
-        for _, _, value in self._places:
-            _function(value)._precompiled_retired = True
-        for owner, key, value in reversed(self._places):
-            if vars(owner).get(key) is not value:
-                continue  # somebody wrapped it after us; our wrapper then just passes calls on
-            before = _in_use(value)
-            if before is None:
-                delattr(owner, key)
-            else:
-                setattr(owner, key, before)
-        self._places.clear()
+        for frame in self.frames:
+            frame.owners.remove(self)
+        if self._skipped is not None:
+            self._skipped.undo()
 
     def function(self) -> Any:
-        """The Python function whose frame the entries are for."""
-        value = self.value
-        if isinstance(value, type):
-            value = value.forward  # type: ignore[attr-defined]
-        return unwrap(getattr(value, "__func__", value))
+        """The Python function whose frame the entries are for, or the outermost wrapper around it."""
+        value = self.value.forward if isinstance(self.value, type) else self.value  # type: ignore[attr-defined]
+        return getattr(value, "__func__", value)
 
     def owns(self, frame: Frame) -> bool:
         """Whether a frame is the target's own: where that was skipped, the first is of what it calls."""
-        return frame is self.frames[0] and function_with(self.function(), frame.code) is not None
+        return bool(frame.sites) and function_with(self.function(), frame.code) is not None
 
-    def on_next_call(self, action: Callable[[], None]) -> None:
-        """Have the next call of the entrypoint do something first; only with activate = "call"."""
-        if self._on_next_call is not None:
-            self._on_next_call(action)
+    def enclosing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, during which what it calls of this entrypoint is served."""
+        return _Enclosed(self, function).call
 
-    def watch_again(self) -> None:
-        for frame in self.frames:
-            frame.watch_again()
+    def _activate_skipped(self) -> None:
+        """Of the target itself nothing was compiled: it runs as it is, and what it calls is served."""
+        function = self.function()
+        if type(function) is FunctionType:
+            site = _SkippedSite(self.frames[0], function.__code__, function)
+            site.entrypoint = self
+            function.__code__ = site.code
+            self._skipped = site
 
-    def _wrapper(self, function: Any, class_method: bool = False) -> Any:
-        wrapper = torch_private.standing_in(self._runner(function), function, class_method=class_method)
-        wrapper._precompiled_original = function
-        wrapper._precompiled_wrapper = wrapper
-        return wrapper
 
-    def _runner(self, function: Any) -> Any:
-        """A function that runs `function` (None: a module's `_call_impl`) in run-only mode: entries are
-        used, nothing compiles.
+class _SkippedSite(Site):
+    """A target that was skipped."""
 
-        Under a torch.compile of the user's, that one decides: the entries are found by it as well.
-        """
-        set_eval_frame = torch_private.set_eval_frame
-        callback = torch_private.eval_frame_callback
+    entrypoint: Entrypoint
+
+    def _dispatcher(self) -> Callable[[dict[str, Any]], Callable[..., Any] | None]:
+        is_compiling, hook = torch_private.is_compiling, torch_private.eval_frame_callback
+
+        def dispatch(frame_locals: dict[str, Any]) -> Callable[..., Any] | None:
+            if is_compiling():
+                return None
+            run: Callable[..., Any] = self.eager()
+            if hook() is None:
+                run = self.entrypoint.enclosing(run)
+            return self.call_of(run, frame_locals)
+
+        torch_private.leave_untraced(dispatch, below=False)
+        return dispatch
+
+
+class _Enclosed:
+    """A function during which an entrypoint counts as running."""
+
+    def __init__(self, entrypoint: Entrypoint, function: Callable[..., Any]) -> None:
+        self._entrypoint = entrypoint
+        self._function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
         now = current
-        entrypoint = self
-        tracked = self.on_miss != "eager"
-        strict = self.installation.mode == "strict"
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if callback() is not None:
-                return function(*args, **kwargs)
-            set_eval_frame(False)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                set_eval_frame(None)
-
-        def run_module(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if callback() is not None:
-                return self._call_impl(*args, **kwargs)
-            set_eval_frame(False)
-            try:
-                return self._call_impl(*args, **kwargs)
-            finally:
-                set_eval_frame(None)
-
-        def run_tracked(*args: Any, **kwargs: Any) -> Any:
-            outer = now.entrypoint
-            # Under a torch.compile of the user's a miss is that one's to compile.
-            now.entrypoint = entrypoint if strict or callback() is None else None
-            try:
-                return untracked(*args, **kwargs)
-            finally:
-                now.entrypoint = outer
-
-        def on_next_call(action: Callable[[], None]) -> None:
-            # Every call asks for the callback: put in that place, this costs the others nothing.
-            def act_first() -> Any:
-                nonlocal callback
-                callback = torch_private.eval_frame_callback
-                action()
-                return callback()
-
-            nonlocal callback
-            callback = act_first
-
-        self._on_next_call = on_next_call
-        untracked: Any = run_module if function is None else run
-        for ours in (run, run_module, run_tracked):
-            torch_private.leave_untraced(ours, below=False)
-        return run_tracked if tracked else untracked
-
-    def _replace(self, wrapper: Any) -> None:
-        """Put the wrapper where the target is, and where modules of its package imported it from there."""
-        self._put(self.owner, self.attribute, wrapper)
-        if self.owner is not self.module:
-            return
-        top = self.module.__name__.partition(".")[0]
-        for name, module in list(sys.modules.items()):
-            if isinstance(module, ModuleType) and (name == top or name.startswith(f"{top}.")):
-                for key, value in list(vars(module).items()):
-                    if value is not wrapper and unwrap(value) is self.value:
-                        setattr(module, key, wrapper)
-                        self._places.append((module, key, wrapper))
-
-    def _put(self, owner: Any, key: str, value: Any) -> None:
-        _function(value)._precompiled_before = vars(owner).get(key)
-        setattr(owner, key, value)
-        self._places.append((owner, key, value))
+        outer = now.inside
+        now.inside = (*outer, self._entrypoint)
+        try:
+            return self._function(*args, **kwargs)
+        finally:
+            now.inside = outer
 
 
-def _function(value: Any) -> Any:
-    return value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
-
-
-def _in_use(value: Any) -> Any:
-    """What a place has without the wrappers of entrypoints that were deactivated, of any wheel."""
-    while getattr(_function(value), "__dict__", {}).get("_precompiled_retired"):
-        value = _function(value)._precompiled_before
-    return value
+torch_private.leave_untraced(_Enclosed.call, below=False)

@@ -1,4 +1,4 @@
-"""Entries: verified file to guard function, bytecode and graphs. Loaded at a frame's first lookup."""
+"""Entries: verified file to guard function, bytecode and graphs. Loaded at a frame's first call."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import marshal
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
+from .activation import CELLS
 from .references import Damaged, Stale, check, decode
 
 if TYPE_CHECKING:
-    from .activation import Frame
+    from .activation import Frame, Site
 
-__all__ = ["Bundle", "Entry", "prepare_guard"]
+__all__ = ["Bundle", "Entry", "heads", "prepare_guard"]
 
 
 class Bundle:
@@ -96,8 +98,37 @@ class Bundle:
         return _with_file(code, getattr(sys.modules[record["module"]], "__file__", None) or "", constants)
 
 
+def heads(frame: Frame) -> list[Callable[[], Entry | None]]:
+    """For each entry of a frame what makes it, or leaves it out with a warning."""
+    installation = frame.installation
+
+    def make(record: dict[str, Any], head: bytes) -> Entry | None:
+        try:
+            return Entry(frame, record, head, bundle)
+        except Exception as error:
+            if torch_private.raised_by_signal(error):
+                raise
+            installation.leave_out(frame, record, error)
+            return None
+
+    try:
+        bundle = installation.bundle
+        read = bundle.heads(frame.record)
+        return [
+            partial(make, record, head) for record, head in zip(frame.record["entries"], read, strict=True)
+        ]
+    except Exception as error:
+        if torch_private.raised_by_signal(error):
+            raise
+        installation.leave_out(frame, frame.record, error)
+        return []
+
+
 class Entry:
-    """One guarded specialisation. Until a call passes its stub, nothing of it is read but its head."""
+    """One guarded specialisation. Until a call passes its stub, nothing of it is read but its head.
+
+    guard: asked before each call; the stub, until the entry is loaded.
+    """
 
     def __init__(self, frame: Frame, record: dict[str, Any], head: bytes, bundle: Bundle) -> None:
         self.frame = frame
@@ -110,21 +141,14 @@ class Entry:
         for module in modules:
             _import(module)
         self.code = _with_file(code, frame.code.co_filename, constants)
-        self._namespace = torch_private.guard_namespace()
-        self._namespace["load"] = self._first_use
-        self.guard = FunctionType(stub, self._namespace, "guard")
-
-    def install(self) -> None:
-        torch_private.add_entry(self.frame.code, self.guard, self.code)
-
-    def _first_use(self, frame_locals: dict[str, Any]) -> bool:
-        """What the stub calls for the first call that it cannot refuse."""
-        return self.load() and bool(self.guard(frame_locals))
+        torch_private.leave_untraced_code(self.code)
+        self.stub = FunctionType(stub, torch_private.guard_namespace(), "guard")
+        self.guard: Callable[[dict[str, Any]], bool] = self.stub
 
     def load(self) -> bool:
         """Set up what the stub stands for; one that does not fit this process is left out with a warning."""
         installation = self.frame.installation
-        if not self.ready and self.guard.__code__ is not _never.__code__:
+        if not self.ready and self.guard is self.stub:
             try:
                 data = marshal.loads(self._bundle.read(self.record["data"]))
                 # Not under the lock: an import waits for other threads', which may wait for the lock.
@@ -134,6 +158,8 @@ class Entry:
                     if not self.ready and not installation.uninstalled:
                         self._load(data)
             except Exception as error:
+                if torch_private.raised_by_signal(error):
+                    raise
                 self.give_up(error)
         return self.ready
 
@@ -144,12 +170,38 @@ class Entry:
             check(module, steps, fingerprint)
         log = self.frame.installation.log
         stands_in = self if log is None else _Announced(self, log)
-        code = prepare_guard(self._namespace, data, self.frame.globals, stands_in)
+        namespace = torch_private.guard_namespace()
+        code = prepare_guard(namespace, data, self.frame.globals, stands_in)
         names = {name: self._global(spec) for name, spec in data["globals"].items()}
         self.frame.globals.update(names)
-        # The function that dynamo's list holds stays the same: from now on it is the whole guard.
-        self.guard.__code__ = code
+        self.guard = FunctionType(code, namespace, "guard")
         self.ready = True
+
+    def runner(self, site: Site, closure: tuple[Any, ...] | None) -> Callable[..., Any]:
+        """What a call of the site runs in the place of its body.
+
+        Where a graph fails, nothing has happened yet, unless it changes its inputs: the body runs instead,
+        and raises what it raises.
+        """
+        compiled = FunctionType(self.code, site.globals, self.code.co_name, None, closure)
+        owner = next((owner for owner in self.frame.owners if owner.calls_others), None)
+        call = compiled if owner is None else owner.enclosing(compiled)
+        if not self.record["graphs"]:
+            return call
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return call(*args, **kwargs)
+            except torch_private.GraphFailed as error:
+                failure = error
+            if not failure.rerun:
+                raise failure.instead
+            with torch_private.without_compiling():
+                return site.eager(by_cells)(*args, **kwargs)
+
+        by_cells = {CELLS: closure} if site.by_cells else None
+        torch_private.leave_untraced(run, below=False)
+        return run
 
     def _global(self, spec: Any) -> Any:
         kind, value = spec
@@ -158,7 +210,7 @@ class Entry:
             return graph if kind == "graph" else torch_private.without_overrides(graph)
         if kind == "resume":
             number = value + self.record["first_resume"]
-            return self.frame.installation.resume_function(number, self.frame.owners)
+            return self.frame.installation.resume_function(number)
         if kind == "helpers":
             return DynamoHelpers(value)
         return decode(value)
@@ -178,7 +230,7 @@ class Entry:
     def retire(self) -> None:
         """Make the guard refuse from now on."""
         self.ready = False
-        self.guard.__code__ = _never.__code__
+        self.guard = _never
 
 
 class _Announced:
@@ -216,13 +268,14 @@ def prepare_guard(
 ) -> CodeType:
     """Fill a guard function's globals from an entry's data, and return its code; `entry` gets its `state`.
 
-    Raises Stale where something it compares with cannot be found or made.
+    Raises Stale where something it compares with cannot be found, Refused where it cannot be made.
     """
     entry.state = torch_private.StateGuard(data["state"])
     namespace.update(entry=entry, state=entry.state, G=frame_globals)
     namespace.update({f"c{i}": decode(constant) for i, constant in enumerate(data["constants"])})
-    for index, group in enumerate(data["tensors"]):
-        namespace[f"T{index}"] = torch_private.TensorGroup(group, namespace, f"T{index}")
+    with torch_private.dispatching_as(*data["dispatch"]):
+        for index, group in enumerate(data["tensors"]):
+            namespace[f"T{index}"] = torch_private.tensor_guards(group)
     *parts, code = data["guard"]
     namespace.update({part.co_name: FunctionType(part, namespace, part.co_name) for part in parts})
     whole: CodeType = code

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .entries import Entry
     from .installation import Installation
 
-__all__ = ["explain_bound", "explain_call", "nearest"]
+__all__ = ["explain_call", "explain_miss", "nearest"]
 
 _VARIABLE = re.compile(r"\bv\d+\b")  # a variable of a guard function
 _FUNCTION = re.compile(r"def (\w+)\((\w+)\):")
@@ -63,16 +63,9 @@ def nearest(frame: Frame, frame_locals: dict[str, Any]) -> dict[str, Any]:
     return {"entry": None, "hit": False, "check": None, "reason": reason, "remedy": None, "passed": 0}
 
 
-def explain_bound(entrypoint: Entrypoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """One sentence for the arguments of a frame's code: what the entry that came furthest lacked, and what
-    of the entrypoint was left out."""
-    function = function_with(entrypoint.function(), frame.code)
-    if function is not None:
-        frame_locals = _locals(frame.code, function, args, kwargs)
-    else:  # of a function that is called below the target, the free variables are not known
-        bound = inspect.Signature(_parameters(frame.code)).bind(*args, **kwargs)
-        bound.apply_defaults()
-        frame_locals = dict(bound.arguments)
+def explain_miss(entrypoint: Entrypoint, frame: Frame, frame_locals: dict[str, Any]) -> str:
+    """One sentence on a call: what the entry that came furthest lacked, and what of the entrypoint was left
+    out."""
     left_out = frame.installation.left_out.get(entrypoint.name, ())
     return "; left out: ".join([str(nearest(frame, frame_locals)["reason"]), *left_out])
 
@@ -214,10 +207,10 @@ def _words(entry: Entry, check: str, stop: _Stop) -> str:
         return _tensor_words(entry, check, stop)
     if check.startswith("state.check()"):
         return f"torch's global state differs: {entry.state.reason()}"
-    if check == "standing_by()":
+    if check == "may_serve()":
         return (
             "a tracer, a dispatch mode or a functorch transform is active, "
-            'or torch.compiler.set_stance("force_eager")'
+            'or torch.compiler.disable, or torch.compiler.set_stance("force_eager")'
         )
     metadata = _METADATA.fullmatch(check)
     if metadata is not None:
@@ -291,19 +284,3 @@ def _locals(code: CodeType, function: Any, args: tuple[Any, ...], kwargs: dict[s
     bound.apply_defaults()
     free = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     return {**bound.arguments, **{name: cell.cell_contents for name, cell in free.items()}}
-
-
-def _parameters(code: CodeType) -> list[inspect.Parameter]:
-    kinds = inspect.Parameter
-    names = list(code.co_varnames)
-    parameters = []
-    for index in range(code.co_argcount):
-        kind = kinds.POSITIONAL_ONLY if index < code.co_posonlyargcount else kinds.POSITIONAL_OR_KEYWORD
-        parameters.append(kinds(names.pop(0), kind))
-    keywords = [kinds(names.pop(0), kinds.KEYWORD_ONLY) for _ in range(code.co_kwonlyargcount)]
-    if code.co_flags & inspect.CO_VARARGS:
-        parameters.append(kinds(names.pop(0), kinds.VAR_POSITIONAL))
-    parameters += keywords
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        parameters.append(kinds(names.pop(0), kinds.VAR_KEYWORD))
-    return parameters

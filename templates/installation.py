@@ -29,7 +29,10 @@ __all__ = [
     "warn",
 ]
 
-FORMAT = 1
+FORMAT = 2
+
+# Seconds a fork waits for what another thread is loading.
+FORK_WAITS = 10.0
 
 # Modules whose code has run while the import system still calls them unfinished.
 executed: set[str] = set()
@@ -92,10 +95,18 @@ class Installation:
         names = [each["name"] for each in self.manifest["variants"]]
         if variant is not None and variant not in names:
             raise Unfit(f"it has no variant {variant}; those it has are {', '.join(names)}")
-        # Another thread may have held the lock; in the child it never gives it back.
-        os.register_at_fork(after_in_child=self._renew_lock)
+        # What is being loaded by another thread would stay half loaded in the child, and the lock held.
+        os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._renew)
 
-    def _renew_lock(self) -> None:
+    def _hold(self) -> None:
+        # Loading takes milliseconds. Longer is a thread that waits for this one, which must not wait too.
+        self._held = self.lock.acquire(timeout=FORK_WAITS)
+
+    def _release(self) -> None:
+        if self._held:
+            self.lock.release()
+
+    def _renew(self) -> None:
         self.lock = threading.RLock()
 
     # -- installing ------------------------------------------------------------------------------
@@ -161,7 +172,7 @@ class Installation:
         # It is being watched: say at once what would be said at the first call.
         if self.mode and self.variant is None:
             self.variant = _choose_variant(self.manifest)
-        self.frames = [Frame(self, record) for record in self.manifest["frames"]]
+        self.frames = [Frame(self, record, number) for number, record in enumerate(self.manifest["frames"])]
 
     @property
     def bundle(self) -> Bundle:
@@ -211,30 +222,20 @@ class Installation:
             text += getattr(error, "advice", "rebuild the wheel")
             warn(self.package, text, self.mode)
 
-    def resume_function(self, number: int, owners: list[Entrypoint]) -> Any:
+    def resume_function(self, number: int) -> Any:
         """The function a graph break continues in, with its own entries installed.
 
         One with free variables is a factory for it that takes the closure, as dynamo's bytecode has it.
         """
-        frame = next((frame for frame in self.frames if frame.record.get("resume") == number), None)
-        if frame is not None and hasattr(frame, "code"):
-            code = frame.code
-        else:
-            code = self.bundle.resume_code(number)
-            if frame is not None:
-                frame.owners = owners
-                frame.locate(code)
-                frame.watch()
         module = sys.modules[self.manifest["resumes"][number]["module"]]
+        frame = next((frame for frame in self.frames if frame.record.get("resume") == number), None)
+        code = self.bundle.resume_code(number)
+        if frame is not None:
+            frame.served = True
+            code = frame.resumed(code, module.__dict__)
         if code.co_freevars:
             return lambda closure: FunctionType(code, module.__dict__, code.co_name, None, closure)
         return FunctionType(code, module.__dict__, code.co_name)
-
-    def end_of_frame(self, frame: Frame) -> None:
-        """After a frame's last entry: what happens to a call that none of them takes."""
-        from .misses import install_miss
-
-        install_miss(self, frame)
 
     # -- reporting and taking out ----------------------------------------------------------------
 
@@ -301,7 +302,7 @@ def is_imported(name: str) -> bool:
 
 
 def _needs(record: dict[str, Any]) -> tuple[str, str]:
-    return "torch", record["target"].partition(":")[0]
+    return "torch", record["home"][0]
 
 
 def _read_manifest(directory: str) -> dict[str, Any]:
@@ -339,11 +340,14 @@ def _is_whole(manifest: dict[str, Any]) -> bool:
             for each in variants
         )
         and all(
-            _has_strings(each, "module", "qualname", "heads") and isinstance(each.get("entries"), list)
+            _has_strings(each, "module", "qualname", "heads")
+            and isinstance(each.get("entries"), list)
+            and isinstance(each.get("functions"), list)
             for each in frames
         )
         and all(
             _has_strings(each, "name", "target", "activate", "on_miss")
+            and _is_reference(each.get("home"))
             and isinstance(each.get("frames"), list)
             and _all_are(int, each["frames"])
             and all(0 <= number < len(frames) for number in each["frames"])
@@ -356,6 +360,15 @@ def _is_whole(manifest: dict[str, Any]) -> bool:
 
 def _has_strings(value: Any, *keys: str) -> bool:
     return isinstance(value, dict) and _all_are(str, [value.get(key) for key in keys])
+
+
+def _is_reference(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], list)
+    )
 
 
 def _all_are(kind: type, values: list[Any]) -> bool:

@@ -14,10 +14,11 @@ import marshal
 import sys
 from functools import reduce
 from operator import or_
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 __all__ = [
+    "MARK",
     "Damaged",
     "Stale",
     "check",
@@ -25,6 +26,7 @@ __all__ = [
     "fingerprint",
     "follow",
     "function_with",
+    "original",
     "resolve",
     "spell",
     "unwrap",
@@ -55,7 +57,7 @@ def follow(value: Any, steps: Any) -> Any:
     """Walk from a value along steps; raises whatever a missing attribute or item raises."""
     for kind, key in steps:
         if kind == ATTRIBUTE:
-            value = unwrap(getattr(value, key))
+            value = original(unwrap(getattr(value, key)))
         elif kind == ITEM:
             value = unwrap(value[key])
         elif kind == CLASS_DICT:
@@ -63,12 +65,23 @@ def follow(value: Any, steps: Any) -> Any:
         elif kind == TYPE:
             value = type(value)
         elif kind == CODE_CONSTANT:
-            value = value.co_consts[key]
+            value = original(value.co_consts[key])
         elif kind == FLAGS and isinstance(value, enum.EnumMeta):
             value = reduce(or_, [value[name] for name in key], value(0))
         else:
             raise Stale(f"unknown step {kind!r}")
     return value
+
+
+# The last two constants of code that stands in for other code are this, and that other code.
+MARK = "__precompiled_original__"
+
+
+def original(code: Any) -> Any:
+    """The code that a function had before entrypoints were activated, of this wheel or another."""
+    while type(code) is CodeType and code.co_consts[-2:-1] == (MARK,):
+        code = code.co_consts[-1]
+    return code
 
 
 # Dynamo puts these in the place of two methods of torch.nn.Module's when it first compiles: its function,
@@ -77,23 +90,14 @@ _TAGGING = {"patched_init": "init", "patched_setstate": "setstate"}
 
 
 def unwrap(value: Any) -> Any:
-    """The function behind the wrapper that activates an entrypoint, of this wheel or another, and behind
-    dynamo's around `torch.nn.Module.__init__`.
-
-    A wrapper of ours says that it is one by naming itself: somebody else's, around ours, may have copies
-    of its attributes (functools.wraps makes them), and is not to be looked behind.
-    """
-    while type(value) is FunctionType:
-        if value.__dict__.get("_precompiled_wrapper") is value:
-            value = value.__dict__["_precompiled_original"]
-        elif value.__module__ == "torch._dynamo.mutation_guard" and value.__name__ in _TAGGING:
-            free = value.__code__.co_freevars.index(_TAGGING[value.__name__])
-            value = (value.__closure__ or ())[free].cell_contents
-        else:
-            break
-    if type(value) is MethodType and type(value.__func__) is FunctionType:  # a classmethod is read bound
-        inner = unwrap(value.__func__)
-        return value if inner is value.__func__ else MethodType(inner, value.__self__)
+    """The function behind dynamo's wrapper around `torch.nn.Module.__init__`; all else is itself."""
+    while (
+        type(value) is FunctionType
+        and value.__module__ == "torch._dynamo.mutation_guard"
+        and value.__name__ in _TAGGING
+    ):
+        free = value.__code__.co_freevars.index(_TAGGING[value.__name__])
+        value = (value.__closure__ or ())[free].cell_contents
     return value
 
 
@@ -101,7 +105,7 @@ def function_with(function: Any, code: CodeType) -> Any:
     """The function with this code: `function`, or one that it decorates; None where there is none."""
     function = unwrap(function)
     for _ in range(8):
-        if getattr(function, "__code__", None) is code:
+        if original(getattr(function, "__code__", None)) is code:
             return function
         function = getattr(function, "__wrapped__", None)
     return None
@@ -149,7 +153,7 @@ def fingerprint(value: Any) -> str:
     """
     if isinstance(value, FunctionType):
         defaults = _plain_defaults(value)
-        code = fingerprint(value.__code__)
+        code = fingerprint(original(value.__code__))
         if not defaults:
             return code
         return hashlib.sha256(marshal.dumps((code, defaults), 2)).hexdigest()[:16]
@@ -205,7 +209,7 @@ def _shape(code: CodeType) -> tuple[Any, ...]:
         code.co_cellvars,
         code.co_code,
         code.co_exceptiontable,
-        tuple([_shape(value) if type(value) is CodeType else value for value in code.co_consts]),
+        tuple([_shape(original(value)) if type(value) is CodeType else value for value in code.co_consts]),
     )
 
 

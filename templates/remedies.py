@@ -32,7 +32,7 @@ _BY_REASON: tuple[tuple[str, str], ...] = (
 )
 # In the check as the guard function has it; where the reason does not tell.
 _BY_CHECK: tuple[tuple[str, str], ...] = (
-    (r"standing_by\(\)", "make the call outside of it"),
+    (r"may_serve\(\)", "make the call outside of it"),
     (r"inference_mode\(\) is", "{mode}"),
     (r"function_mode_depth\(\)", "make the call outside of the torch function mode"),
     (r"saved_tensors_hooks", "make the call without hooks on saved tensors"),

@@ -7,12 +7,14 @@ torch._inductor. tests/unit/test_torch_internals.py fails first when one of them
 from __future__ import annotations
 
 import builtins
+import contextlib
 import json
 import math
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from functools import update_wrapper
+from functools import partial
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import CodeType
 from typing import Any
@@ -22,20 +24,26 @@ import torch.autograd.forward_ad as forward_ad
 from torch._C._dynamo import eval_frame as _eval_frame
 from torch._C._dynamo import guards as _guards
 
-from .references import decode, unwrap
+from .references import decode, original, unwrap
 
 __all__ = [
     "Refused",
+    "GraphFailed",
     "StateGuard",
-    "TensorGroup",
-    "add_entry",
     "custom_op_wrapper",
+    "dispatching_as",
     "guard_namespace",
+    "is_compiling",
     "leave_untraced",
+    "leave_untraced_code",
     "load_library",
+    "may_serve",
+    "raised_by_signal",
     "recompiles_log",
     "set_eval_frame",
-    "standing_in",
+    "tensor_guards",
+    "tracing_state",
+    "without_compiling",
 ]
 
 # set_eval_frame(False) is run-only mode: entries are used, nothing is compiled. It is per thread.
@@ -47,35 +55,6 @@ class Refused(Exception):
     """Something of an entry cannot be set up in this process."""
 
 
-class _Holder:
-    """What `_load_precompile_entry` takes for a guard manager: anything with a `root`.
-
-    With torch.compiler.set_stance("fail_on_recompile") dynamo's error lists the entries that did not
-    fit: as text, followed by what `check_verbose` gives.
-    """
-
-    def __init__(self, root: Any, code: CodeType) -> None:
-        self.root = root
-        self._code = code
-
-    def __str__(self) -> str:
-        return f"compiled code of a wheel for {self._code.co_qualname}"
-
-    def check_verbose(self, _locals: dict[str, Any]) -> str:
-        return ""
-
-
-def add_entry(code: CodeType, guard: Callable[[dict[str, Any]], bool], new_code: CodeType) -> None:
-    """Let `new_code` run in place of `code` wherever `guard` accepts the frame's locals.
-
-    Entries are consulted in the order they were added, before dynamo's own, whether torch.compile or
-    run-only mode is active. One added while a lookup is under way is still seen by that lookup.
-    """
-    root = _guards.RootGuardManager()
-    root.add_lambda_guard(guard, ["precompiled entry"], None)
-    _eval_frame._load_precompile_entry(code, _Holder(root, code), new_code)
-
-
 def leave_untraced(function: Any, *, below: bool) -> None:
     """Tell dynamo not to trace a function of ours, nor (with `below`) what it calls."""
     action = _eval_frame._FrameAction
@@ -83,47 +62,60 @@ def leave_untraced(function: Any, *, below: bool) -> None:
     _eval_frame.set_code_exec_strategy(function.__code__, strategy)
 
 
+def leave_untraced_code(code: CodeType) -> None:
+    """The same for the code of a frame; what it calls is looked at."""
+    action = _eval_frame._FrameAction
+    _eval_frame.set_code_exec_strategy(code, _eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT))
+
+
+@contextlib.contextmanager
+def without_compiling() -> Iterator[None]:
+    """Run what is inside as it is, under a torch.compile of the user's as well."""
+    before = set_eval_frame(None)
+    try:
+        yield
+    finally:
+        set_eval_frame(before)
+
+
+class GraphFailed(RuntimeError):
+    """A graph's library raised. rerun: whether the function can run instead, as nothing has been changed;
+    instead: what to raise where it cannot."""
+
+    def __init__(self, text: str, *, rerun: bool, instead: BaseException) -> None:
+        super().__init__(text)
+        self.rerun = rerun
+        self.instead = instead
+
+
+def raised_by_signal(error: BaseException) -> bool:
+    """Whether an exception comes out of a handler of a signal, which Python runs wherever it is."""
+    signal = sys.modules.get("signal")
+    if signal is None or threading.current_thread() is not threading.main_thread():
+        return False
+    codes = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    while isinstance(handler, partial):
+        handler = handler.func
+    handler = getattr(handler, "__func__", handler)
+    for function in (handler, type(handler).__call__):
+        found = getattr(function, "__code__", None)
+        if isinstance(found, CodeType):
+            return found
+    return None
+
+
 def recompiles_log(package: str) -> Any:
     """A logger for what TORCH_LOGS=recompiles shows: below torch's own, which has the handler."""
     return torch._logging.getArtifactLogger(f"torch._dynamo.{package}._precompiled", "recompiles")
-
-
-class _Attributes(dict[str, Any]):
-    """The attributes of a wrapper; functools.wraps, which copies what is listed, does not see ours.
-
-    They say what this very function stands for. On somebody else's function around it, which does
-    something else, dynamo would believe them all the same.
-    """
-
-    def keys(self) -> Any:
-        ours = ("_torchdynamo_", "_precompiled_")
-        return [name for name in super().__iter__() if not name.startswith(ours)]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
-
-# From 2.15 on dynamo fails at a class method whose function another one stands in for.
-_INLINES_CLASS_METHODS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
-
-
-def standing_in(run: Callable[..., Any], function: Any, *, class_method: bool) -> Any:
-    """A wrapper that is `run` when it is called, and `function` where dynamo compiles or inlines it."""
-    if class_method and not _INLINES_CLASS_METHODS:
-
-        def traceable(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs) if torch.compiler.is_compiling() else run(*args, **kwargs)
-
-        # As a frame of its own: what it calls is looked up.
-        leave_untraced(traceable, below=False)
-        wrapper: Any = update_wrapper(traceable, function)
-        wrapper.__dict__ = _Attributes(wrapper.__dict__)
-    else:
-        wrapper = update_wrapper(run, function)
-        wrapper.__dict__ = _Attributes(wrapper.__dict__)
-        wrapper._torchdynamo_inline = function
-    wrapper._torchdynamo_orig_callable = function
-    return wrapper
 
 
 class StateGuard:
@@ -135,43 +127,87 @@ class StateGuard:
 
     def __init__(self, state: str) -> None:
         self._state = json.loads(state)
-        self._guard = _guards.GlobalStateGuard()
-        self._set_threads(torch.get_num_threads())
+        self._by_threads: dict[int, Any] = {}
+        # Asked first. Threads may each have a count of their own, so it is never changed.
+        self.check: Callable[[], bool] = self._guard().check
 
-    def _set_threads(self, threads: int) -> None:
-        self._threads = threads
-        self._state["num_threads"] = threads
-        self._guard.__setstate__(json.dumps(self._state))
-        self.check = self._guard.check
-        self.reason = self._guard.reason
+    def _guard(self) -> Any:
+        threads = torch.get_num_threads()
+        guard = self._by_threads.get(threads)
+        if guard is None:
+            guard = _guards.GlobalStateGuard()
+            guard.__setstate__(json.dumps({**self._state, "num_threads": threads}))
+            self._by_threads[threads] = guard
+        return guard
 
     def rebase(self) -> bool:
-        """Called when the check failed: again, if the thread count has changed since."""
-        threads = torch.get_num_threads()
-        if threads == self._threads:
-            return False
-        self._set_threads(threads)
-        return bool(self.check())
+        """Called when the check failed: the same for this thread's count."""
+        guard = self._guard()
+        return guard.check != self.check and bool(guard.check())
+
+    def reason(self) -> str:
+        """What differs, in dynamo's words."""
+        return str(self._guard().reason())
 
 
-def standing_by(
-    tracing: Callable[[], Any] = torch._C._get_tracing_state,
+# Whether dynamo is tracing the very code that asks.
+is_compiling = torch.compiler.is_dynamo_compiling
+
+
+# What torch.jit.trace is recording; None where it is not.
+tracing_state = torch._C._get_tracing_state
+
+
+def _passed(_locals: dict[str, Any]) -> bool:
+    """What the stub of an entry ends with: the rest has to be loaded."""
+    return True
+
+
+def may_serve(
+    tracing: Callable[[], Any] = tracing_state,
     modes: Callable[[], int] = torch._C._len_torch_dispatch_stack,
     transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack,
     modules: dict[str, Any] = sys.modules,
 ) -> bool:
     """Whether no tracer, dispatch mode or transform is watching: they want the eager call.
 
-    So does torch.compiler.set_stance("force_eager"), which there cannot be without dynamo.
+    So does whoever has told dynamo to keep out, which takes dynamo.
     """
-    if "torch._dynamo.eval_frame" in modules and _is_forced_eager(modules["torch._dynamo.eval_frame"]):
+    if "torch._dynamo.eval_frame" in modules and _is_told_to_keep_out(modules):
         return False
     return tracing() is None and modes() == 0 and transforms() is None and forward_ad._current_level < 0
 
 
-def _is_forced_eager(eval_frame: Any) -> bool:
-    # While the module is being imported by another thread it may not have its stance yet.
-    return getattr(getattr(eval_frame, "_stance", None), "stance", "") == "force_eager"
+def _is_told_to_keep_out(modules: dict[str, Any]) -> bool:
+    """By torch.compiler.set_stance("force_eager"), torch._dynamo.config.disable, or torch.compiler.disable
+    around this call. While the modules are being imported by another thread they may not have these yet."""
+    eval_frame = modules["torch._dynamo.eval_frame"]
+    if getattr(getattr(eval_frame, "_stance", None), "stance", "") == "force_eager":
+        return True
+    if getattr(modules.get("torch._dynamo.config"), "disable", False):
+        return True
+    return eval_frame_callback() is None and _is_disabled(eval_frame)
+
+
+def _is_disabled(eval_frame: Any) -> bool:
+    """Whether torch.compiler.disable is on the stack. Torch's own code uses it as well, to keep itself from
+    being traced; that says nothing about what it calls back."""
+    context = getattr(eval_frame, "DisableContext", None)
+    if context is None:
+        return False
+    disabling = next(
+        (code for code in context.__call__.__code__.co_consts if getattr(code, "co_name", "") == "_fn"), None
+    )
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_back
+        if frame.f_code is disabling:
+            return caller is None or not caller.f_code.co_filename.endswith(_TORCH_KEEPS_ITSELF_OUT)
+        frame = caller
+    return False
+
+
+_TORCH_KEEPS_ITSELF_OUT = os.path.join("torch", "_compile.py")
 
 
 def marks_agree(
@@ -200,10 +236,12 @@ def guard_namespace() -> dict[str, Any]:
         # What looks at the frames of a stack, as torch.jit.trace does, expects every one to have them.
         "__builtins__": builtins,
         "torch": torch,
-        "standing_by": standing_by,
+        "may_serve": may_serve,
         "marks_agree": marks_agree,
         "from_numpy": from_numpy,
         "plain_function": unwrap,
+        "plain_code": original,
+        "load": _passed,
         "function_mode_depth": torch._C._len_torch_function_stack,
         "saved_tensors_hooks": torch._C._autograd._top_saved_tensors_default_hooks,
         "inference_mode": torch.is_inference_mode_enabled,
@@ -213,34 +251,19 @@ def guard_namespace() -> dict[str, Any]:
     }
 
 
-class TensorGroup:
-    """The first check of a group of tensors; it puts the C++ check for all later ones in its place.
+@contextlib.contextmanager
+def dispatching_as(included: int, excluded: int) -> Iterator[None]:
+    """Dispatch keys of this thread as they were for the call that was captured.
 
-    TensorGuards fixes the dispatch keys it expects in the thread's state at its making, so it is made
-    where the guard function calls it: after the checks that this state is the captured one.
+    A check of tensors remembers them where it is made. Which call makes it must not matter: the first one
+    may come from the implementation of an operator.
     """
-
-    def __init__(self, group: Any, namespace: dict[str, Any], name: str) -> None:
-        self._group = group
-        self._namespace = namespace
-        self._name = name
-
-    def _ready(self) -> Any:
-        try:
-            guards = self._namespace[self._name] = _tensor_guards(self._group)
-        except Refused as error:
-            self._namespace["entry"].give_up(error)
-            raise
-        return guards
-
-    def check(self, *tensors: Any) -> bool:
-        return bool(self._ready().check(*tensors))
-
-    def check_verbose(self, *tensors: Any, **names: Any) -> Any:
-        return self._ready().check_verbose(*tensors, **names)
+    keys = torch._C.DispatchKeySet.from_raw_repr
+    with torch._C._ForceDispatchKeyGuard(keys(included), keys(excluded)):
+        yield
 
 
-def _tensor_guards(group: tuple[Any, Any]) -> Any:
+def tensor_guards(group: tuple[Any, Any]) -> Any:
     """One C++ check for a group of tensors, from what each must look like (docs/bundle-format.md).
 
     The check compares metadata only; the tensors it is made from are never written to and die here.

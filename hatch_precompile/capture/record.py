@@ -34,6 +34,7 @@ class GraphRecord(msgspec.Struct, frozen=True):
     view_outputs: dict[int, int] = {}
     written_inputs: list[int] = []
     copied_inputs: list[int] = []
+    changes_inputs: bool = False
     constants: list[dict[str, object]] = []
     python: dict[str, str] = {}
     kernels: dict[str, list[str]] = {}
@@ -61,10 +62,12 @@ class EntryRecord(msgspec.Struct, frozen=True):
 
 
 class FrameRecord(msgspec.Struct, frozen=True):
-    """One code object dynamo compiled: by reference, or as a resume function of this part."""
+    """One code object dynamo compiled: the functions that have it, or where functions are made of it, or a
+    resume function of this part. A reference is (module, steps, fingerprint)."""
 
     qualname: str
     module: str
+    functions: list[list[object]]
     code: list[object] | None
     resume: int | None
     entries: list[EntryRecord]
@@ -114,6 +117,7 @@ class Part(msgspec.Struct, frozen=True):
 
     name: str
     target: str
+    home: tuple[str, list[object]]  # where the target is defined: a module and the steps from there
     kind: str  # "module class" | "method" | "function"
     samples: int
     frames: list[FrameRecord]

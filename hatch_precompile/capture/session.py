@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
+from hatch_precompile.capture.frame_name import FrameName, frame_name, home_of
 from hatch_precompile.capture.guardtree import GuardNode, GuardRecorder
 from hatch_precompile.capture.record import (
     MARSHAL,
@@ -54,6 +55,7 @@ from hatch_precompile.torch_internals import (
     compile_graph,
     compiled_graph,
     compiling_with,
+    dispatch_keys,
     graph_break_reasons,
     is_compiled,
     resume_function,
@@ -93,7 +95,8 @@ class _Session:
         self.report = report
         self.recorder = GuardRecorder()
         self.frames: dict[CodeType, list[EntryRecord]] = {}
-        self.frame_names: dict[CodeType, tuple[str, list[Any] | None]] = {}
+        self.frame_names: dict[CodeType, FrameName] = {}
+        self.dispatch = (0, 0)
         self.graphs: list[GraphRecord] = []
         self.graph_ids: dict[str, int] = {}
         self.resumes: dict[CodeType, int] = {}
@@ -114,7 +117,7 @@ class _Session:
     def run(self) -> Part:
         started = time.perf_counter()
         self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
-        declared = find_declared(self.entrypoint)
+        declared = self.declared = find_declared(self.entrypoint)
         samples = list(samples_of(self.entrypoint))
         targets = find_targets(self.entrypoint, samples)
         with (
@@ -132,6 +135,7 @@ class _Session:
         return Part(
             name=self.entrypoint.name,
             target=self.entrypoint.target,
+            home=home_of(declared, self.entrypoint.target),
             kind=declared.kind,
             samples=len(samples),
             frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
@@ -168,6 +172,7 @@ class _Session:
         mark_dynamic(self.entrypoint, target, sample)
         try:
             with mode_context(self.entrypoint.mode):
+                self.dispatch = dispatch_keys()
                 compiled(*sample.args, **sample.kwargs)
         except Exception as error:
             if self.failure is not None:
@@ -301,18 +306,17 @@ class _Session:
         )
         if trace.code not in self.frames:
             self.frames[trace.code] = []
-            self.frame_names[trace.code] = self._name_frame(trace)
+            self.frame_names[trace.code] = self._name_frame(trace, tree)
         numbers = sorted(graph for _, graph in graphs.values())
         record = self._write_entry(number, trace, guards, code, numbers)
         self.frames[trace.code].append(record)
         self.conditions[record.data] = conditions_of(tree)
 
-    def _name_frame(self, trace: FrameTrace) -> tuple[str, list[Any] | None]:
+    def _name_frame(self, trace: FrameTrace, tree: GuardNode) -> FrameName:
         module = trace.frame_globals["__name__"]
         if trace.code in self.resumes:
-            return module, None
-        where = f"{trace.code.co_filename}:{trace.code.co_firstlineno}"
-        return module, ["ref", *_function_reference(Namer(trace.frame_globals), trace.code, where)]
+            return FrameName(module, [], None)
+        return frame_name(trace.code, tree, Namer(trace.frame_globals), self.declared, self.entrypoint.target)
 
     def _resume_number(self, value: Any) -> int:
         code, module = resume_function(value)
@@ -340,6 +344,7 @@ class _Session:
             "constants": guards.constants,
             "tensors": tuple(group.encoded() for group in guards.tensors),
             "state": guards.state,
+            "dispatch": self.dispatch,
             "globals": code.globals,
             "traced": traced,
             "modules": _modules_named(guards.constants, list(code.globals.values()), traced=traced),
@@ -383,11 +388,12 @@ class _Session:
         return tuple((module, steps, mark) for (module, steps), mark in sorted(found.items(), key=repr))
 
     def _frame_record(self, code: CodeType, entries: list[EntryRecord]) -> FrameRecord:
-        module, reference = self.frame_names[code]
+        name = self.frame_names[code]
         return FrameRecord(
             qualname=code.co_qualname,
-            module=module,
-            code=reference[1:] if reference is not None else None,
+            module=name.module,
+            functions=name.functions,
+            code=name.code,
             resume=self.resumes.get(code),
             entries=entries,
         )

@@ -49,6 +49,7 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         view_outputs=graph.view_outputs,
         written_inputs=graph.written_inputs,
         copied_inputs=graph.copied_inputs,
+        changes_inputs=graph.changes_inputs,
         constants=[
             _write_constant(tensor, directory, f"{name}-constant-{index}.bin")
             | ({"name": graph.constant_names[index]} if python else {})

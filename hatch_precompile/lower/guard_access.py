@@ -13,7 +13,7 @@ from hatch_precompile.torch_internals import pytree_registry
 
 __all__ = ["access", "is_activated", "require_container"]
 
-_FUNCTION_PARTS = {"code": "__code__", "closure": "__closure__", "func_defaults": "__defaults__"}
+_FUNCTION_PARTS = {"closure": "__closure__", "func_defaults": "__defaults__"}
 _FLATTENED = ".__tensor_flatten__()"
 _FROM_NUMPY = "___from_numpy("
 _DICTS_BY_NATURE = {"get_generic_dict", "globals_dict", "type_dict", "func_kwdefaults"}
@@ -36,6 +36,8 @@ def access(text: GuardText, node: GuardNode, base: str, frame_globals: dict[str,
         return f"{base}.{key}" if key.isidentifier() else f"getattr({base}, {key!r})"
     if accessor in ("get_generic_dict", "type_dict"):
         return f"{base}.__dict__"
+    if accessor == "code":
+        return f"plain_code({base}.__code__)"  # an activated function has other code in its place
     if accessor in _FUNCTION_PARTS or accessor == "func_kwdefaults":
         return f"{base}.{_FUNCTION_PARTS.get(accessor, '__kwdefaults__')}"
     if accessor == "type":

@@ -153,7 +153,7 @@ class _Writer:
                 self.carried += 1
 
     def _torch_state(self) -> None:
-        self.text.require("standing_by()", "STAND_ASIDE")
+        self.text.require("may_serve()", "STAND_ASIDE")
         for leaf in self.root.leaves:
             if leaf.kind == "global_state_guard":
                 self.state = leaf.args[0].__getstate__()
@@ -173,7 +173,7 @@ class _Writer:
             elif leaf.kind == "lambda_guard" and "top_saved_tensors_hooks ids == None" in leaf.text:
                 self.text.require("saved_tensors_hooks(True) is None", "SAVED_TENSORS_HOOKS")
             elif leaf.kind == "lambda_guard" and "compare_functorch_state([])" in leaf.text:
-                pass  # no functorch transform is active: standing_by has asked for that
+                pass  # no functorch transform is active: may_serve has asked for that
             else:
                 raise unsupported(f"the guard {leaf.kind!r} on torch's state", self.root, leaf)
             self.carried += 1

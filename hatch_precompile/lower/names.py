@@ -60,6 +60,11 @@ class Namer:
         self._injected = frozenset(injected)
         self._references = runtime("references")
 
+    @property
+    def module(self) -> str:
+        """The name of the module whose globals these are."""
+        return str(self._globals["__name__"])
+
     def constant(self, value: Any, node: GuardNode | None = None, where: str = "") -> Any:
         """A value as data that the runtime's `decode` turns back into it.
 

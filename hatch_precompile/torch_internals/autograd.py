@@ -57,8 +57,9 @@ class Wrappers:
 
         def watched(wrapper: Any, compiled_fn: Any, aot_config: Any, **kwargs: Any) -> Any:
             result = post_compile(wrapper, compiled_fn, aot_config, **kwargs)
+            meta = kwargs["runtime_metadata"]
+            self._read_changes(meta)
             if result is not compiled_fn:
-                meta = kwargs["runtime_metadata"]
                 if reason:
                     self.graph.why_wrapped = self.graph.why_wrapped or reason
                 else:
@@ -79,6 +80,7 @@ class Wrappers:
             before = len(self.steps)
             result = post_compile(spec)
             del self.steps[before:]
+            self._read_changes(spec.fw_metadata)
             self.graph.why_wrapped = "it computes gradients"
             if spec.lazy_backward_info is not None and self.graph.backward is None:
                 self.graph.obstacle = self.graph.obstacle or "its backward was not compiled"
@@ -95,6 +97,12 @@ class Wrappers:
 
         self._undo.append((cls, "post_compile", cls.__dict__["post_compile"]))
         cls.post_compile = staticmethod(watched)
+
+    def _read_changes(self, meta: Any) -> None:
+        # The others are changed by what is around the library, after it.
+        inside = set(range(len(meta.input_info))) - set(meta.mutated_inp_runtime_indices)
+        if any(meta.input_info[i].mutates_data or meta.input_info[i].mutates_metadata for i in inside):
+            self.graph.changes_inputs = True
 
     def _read_metadata(self, meta: Any, wrapper: Any) -> None:
         from torch._functorch._aot_autograd.schemas import OutputType

@@ -19,6 +19,7 @@ __all__ = [
     "FrameTrace",
     "compiled_graph",
     "compiling_with",
+    "dispatch_keys",
     "graph_break_reasons",
     "guard_builder",
     "guard_manager_classes",
@@ -93,6 +94,13 @@ def pytree_registry() -> dict[type, Any]:
 def is_compiler(module: ModuleType) -> bool:
     """Whether a module belongs to what torch imports at the first compile only."""
     return module.__name__.startswith(("torch._dynamo", "torch._inductor"))
+
+
+def dispatch_keys() -> tuple[int, int]:
+    """The dispatch keys that this thread adds to those of a tensor, and those it leaves out."""
+    included = torch._C._dispatch_tls_local_include_set()
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    return included.raw_repr(), excluded.raw_repr()
 
 
 def inside_compile(function: Callable[..., Any]) -> Callable[..., Any] | None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
-import platform
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,9 @@ import torch
 from hatch_precompile.lower.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.dynamo import last_line
+from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
+from hatch_precompile.torch_internals.operators import python_operators_called_directly
+from hatch_precompile.torch_internals.vectors import vectors_within
 from hatch_precompile.variants import Variant
 
 __all__ = ["CompiledGraph", "compile_graph"]
@@ -35,6 +36,7 @@ class CompiledGraph:
     view_outputs: output -> the input it is a view of
     written_inputs: inputs changed in place whose autograd version has to be bumped
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
+    changes_inputs: whether the library itself writes to an input
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
     library cannot be called directly; why_wrapped: the reason; obstacle: why the graph cannot be
     carried at all, or ""; place: the source line of its first operation
@@ -53,6 +55,7 @@ class CompiledGraph:
     view_outputs: dict[int, int] = field(default_factory=dict)
     written_inputs: list[int] = field(default_factory=list)
     copied_inputs: list[int] = field(default_factory=list)
+    changes_inputs: bool = False
     disable_autocast: bool = False
     disable_grad: bool = False
     backward: CompiledGraph | None = None
@@ -97,7 +100,7 @@ def compile_graph(
             started = time.perf_counter()
             with (
                 inductor_config.patch(variant.settings),
-                _vectors_within(variant.requires),
+                vectors_within(variant.requires),
                 # The strides of outputs are reported once, to what traced the graph.
                 TracingContext.report_output_strides() if first else contextlib.nullcontext(),
             ):
@@ -143,7 +146,7 @@ def _compile_variant(
     spare = _copied(inner)
     try:
         _require_handles(inner)
-        with _library_paths(operators) as paths:
+        with library_paths(part, operators) as paths, python_operators_called_directly():
             compiled = compile_fx_inner(inner, inputs, **settings)
     except (InductorError, _NoHandle) as error:
         refusal: Exception = error
@@ -154,7 +157,7 @@ def _compile_variant(
         return compiled
     # A C++ wrapper has kernels saved for it, by code of inductor's in this one.
     plain = {"cpp_wrapper": False, "compile_threads": 1, "triton.store_cubin": False}
-    with inductor_config.patch(plain), _kernel_paths() as kernels:
+    with inductor_config.patch(plain), kernel_paths(part) as kernels:
         try:
             compiled = compile_fx_inner(spare, inputs, **{**settings, "cpp_wrapper": False})
         except InductorError:
@@ -209,111 +212,3 @@ def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any], *, pyt
         graph.scalar_outputs = [int(i) for i in re.findall(r"output_tensors\[(\d+)\]\.item\(\)", source)]
     if compiled.inputs_to_check:
         graph.obstacle = graph.obstacle or "its inputs would have to be realigned"
-
-
-# The compiler's flags for vectors, and torch's names for what they need.
-_VECTOR_FLAGS = {
-    "-mavx2": "avx2",
-    "-mfma": "fma3",
-    "-mf16c": "f16c",
-    "-mavx512f": "avx512_f",
-    "-mavx512bw": "avx512_bw",
-    "-mavx512dq": "avx512_dq",
-    "-mavx512vl": "avx512_vl",
-    "-mavx512bf16": "avx512_bf16",
-    "-mavx512vnni": "avx512_vnni",
-    "-mamx-tile": "amx_tile",
-    "-mamx-bf16": "amx_bf16",
-    "-mamx-int8": "amx_int8",
-    "-mamx-fp16": "amx_fp16",
-}
-
-
-@functools.cache
-def _plain(isa: Any) -> Any:
-    """Vectors with the flags of their class alone. Inductor asks whether they work, with a process each time
-    it has not seen the very object; they do, where those with more flags do."""
-    kind = type(isa)
-    plain = copy.copy(isa)
-    vars(plain).clear()
-    plain.__class__ = type(kind.__name__, (kind,), {"__bool__": lambda self: True, "__hash__": kind.__hash__})
-    return plain
-
-
-@contextlib.contextmanager
-def _vectors_within(capabilities: Collection[str]) -> Iterator[None]:
-    """Have inductor write for the widest vectors that need nothing but these capabilities.
-
-    Left alone it takes all this machine has: code for any processor with AVX-512 would need the AMX of
-    the machine it was built on. One that is unknown here is out of bounds, but for another architecture's.
-    """
-    from torch._inductor import cpu_vec_isa
-
-    of_this_machine = cpu_vec_isa.valid_vec_isa_list
-
-    def needed(isa: Any) -> set[str]:
-        return {_VECTOR_FLAGS.get(flag, flag) for flag in isa.build_arch_flags().split()}
-
-    def within() -> list[Any]:
-        if platform.machine() not in ("x86_64", "AMD64"):
-            return list(of_this_machine())
-        found = []
-        for isa in of_this_machine():
-            # What an instance found on this machine, BF16 and FP16, adds to the flags of its class.
-            found += [each for each in (isa, _plain(isa)) if needed(each) <= set(capabilities)][:1]
-        return found
-
-    cpu_vec_isa.valid_vec_isa_list = within
-    try:
-        yield
-    finally:
-        cpu_vec_isa.valid_vec_isa_list = of_this_machine
-
-
-@contextlib.contextmanager
-def _kernel_paths() -> Iterator[list[Path]]:
-    """The libraries of the kernels that inductor's Python wrapper loads while the block runs."""
-    from torch._inductor.codecache import CppPythonBindingsCodeCache
-
-    paths: list[Path] = []
-    load = CppPythonBindingsCodeCache.__dict__["load_pybinding"]
-
-    def load_and_note(*args: Any, **kwargs: Any) -> Any:
-        kernel = load.__func__(CppPythonBindingsCodeCache, *args, **kwargs)
-        paths.append(Path(kernel.__self__.__file__))
-        return kernel
-
-    CppPythonBindingsCodeCache.load_pybinding = load_and_note
-    try:
-        yield paths
-    finally:
-        CppPythonBindingsCodeCache.load_pybinding = load
-
-
-@contextlib.contextmanager
-def _library_paths(operators: str) -> Iterator[list[Path]]:
-    """The shared libraries inductor's C++ wrapper loads while the block runs.
-
-    An operator without a C function is called through Python. The source names a module of inductor's
-    for that; the library gets one of the runtime's instead.
-    """
-    from torch._inductor.codecache import CppWrapperCodeCache
-
-    paths: list[Path] = []
-    own = vars(CppWrapperCodeCache).get("load_pybinding")  # torch 2.13 and 2.14 inherit it
-    load = CppWrapperCodeCache.load_pybinding
-
-    def load_and_note(*args: Any, **kwargs: Any) -> Any:
-        kwargs["main_code"] = kwargs["main_code"].replace("torch._inductor.codecache", operators)
-        entry = load(*args, **kwargs)
-        paths.append(Path(entry.__self__.__file__))
-        return entry
-
-    CppWrapperCodeCache.load_pybinding = load_and_note
-    try:
-        yield paths
-    finally:
-        if own is None:
-            del CppWrapperCodeCache.load_pybinding
-        else:
-            CppWrapperCodeCache.load_pybinding = own

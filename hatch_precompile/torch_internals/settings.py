@@ -105,13 +105,18 @@ def _side_by_side() -> Iterator[None]:
         codecache._worker_compile_cpp = build_in_turn
 
 
+# Where kernels note that they divided by zero is one variable for all libraries of a process. Ours do not
+# note it (lower/parallel_checks.py), and must not meet what somebody else's kernel is noting at the time.
+_OWN_DIVISION_FLAG = "Dinductor_cpu_integer_div_error_flag=precompiled_integer_div_error_flag"
+
+
 @contextlib.contextmanager
 def _without_paths() -> Iterator[None]:
     """Have the compiler write one name wherever a source would write its own path into the library."""
     from torch._inductor import cpp_builder
 
     flags = cpp_builder._get_shared_cflags
-    more = ["Wno-builtin-macro-redefined", """D__FILE__='"graph.cpp"'"""]
+    more = ["Wno-builtin-macro-redefined", """D__FILE__='"graph.cpp"'""", _OWN_DIVISION_FLAG]
     cpp_builder._get_shared_cflags = lambda *arguments: [*flags(*arguments), *more]
     try:
         yield

@@ -48,7 +48,7 @@ with torch.no_grad():
     first_s = time.perf_counter() - start
     outputs += [model(**sample) for sample in samples[1:]]
     after = served()
-    eager = [model._call_impl(**sample) for sample in getattr(made, f"{name}_samples")()]
+    eager = [probe.eager(model)(**sample) for sample in getattr(made, f"{name}_samples")()]
 differ = 0.0
 for ours, theirs in zip(outputs, eager):
     for a, b in zip(ours.to_tuple(), theirs.to_tuple()):

@@ -17,7 +17,7 @@ import torch
 from hatch_precompile.capture.guardtree import GuardRecorder
 from hatch_precompile.lower.guards import function_codes, lower_guards
 from hatch_precompile.runtime_package import runtime
-from hatch_precompile.torch_internals import FrameTrace, capture_settings, tracing_frames
+from hatch_precompile.torch_internals import FrameTrace, capture_settings, dispatch_keys, tracing_frames
 
 
 @dataclass
@@ -53,11 +53,12 @@ def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]
     torch._dynamo.reset()
     recorder = GuardRecorder()
     held: list[HeldFrame] = []
+    keys = dispatch_keys()
     errors: list[Exception] = []
 
     def on_frame(trace: FrameTrace) -> None:
         try:
-            held.append(_held(recorder, trace))
+            held.append(_held(recorder, trace, keys))
         except Exception as error:
             errors.append(error)
 
@@ -71,20 +72,25 @@ def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]
     return held
 
 
-def _held(recorder: GuardRecorder, trace: FrameTrace) -> HeldFrame:
+def _held(recorder: GuardRecorder, trace: FrameTrace, keys: tuple[int, int]) -> HeldFrame:
     lowered = lower_guards(recorder.tree(trace.root), trace.frame_globals, trace.injected)
     data = {
         "guard": function_codes(lowered.source, "<guards>"),
         "constants": lowered.constants,
         "tensors": tuple(group.encoded() for group in lowered.tensors),
         "state": lowered.state,
+        "dispatch": keys,
     }
     entry = types.SimpleNamespace(hits=0)
     # A call meets the stub first, and the guard only if that lets it pass.
     namespace = runtime("torch_private").guard_namespace()
     code = runtime("entries").prepare_guard(namespace, data, trace.frame_globals, entry)
-    namespace["load"] = types.FunctionType(code, namespace, "guard")
-    guard = types.FunctionType(function_codes(lowered.stub, "<stub>")[0], namespace, "guard")
+    whole = types.FunctionType(code, namespace, "guard")
+    stub = types.FunctionType(function_codes(lowered.stub, "<stub>")[0], namespace, "guard")
+
+    def guard(frame_locals: dict[str, Any]) -> bool:
+        return bool(stub(frame_locals) and whole(frame_locals))
+
     mode = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
     if torch.is_grad_enabled():
         mode = torch.enable_grad

@@ -179,7 +179,7 @@ for factor, places, _ in probe.argument():
     before = status("counted")["hits"]
     ours = values(shapes.counted, factor, places)
     results.append([status("counted")["hits"] > before,
-                    close(ours, values(shapes.counted._precompiled_original, factor, places))])
+                    close(ours, values(probe.eager(shapes.counted), factor, places))])
 not_a_number = shapes.counted(x, float("nan"), 3)[1]
 probe.result(results=results, nan=bool(not_a_number.isnan().all()), imported=imported())
 """,
@@ -235,10 +235,10 @@ def test_modules_in_lists_and_dicts_tied_and_hooked(programs: Site) -> None:
         + """
 model, x = modules.mixed().eval(), modules.inputs()
 with torch.no_grad():
-    same = torch.allclose(model(x), model._call_impl(x), atol=1e-6)
+    same = torch.allclose(model(x), probe.eager(model)(x), atol=1e-6)
     first = status("mixed")["hits"]
     model.tied.weight = torch.nn.Parameter(torch.randn(4, 4))
-    untied = torch.allclose(model(x), model._call_impl(x), atol=1e-6)
+    untied = torch.allclose(model(x), probe.eager(model)(x), atol=1e-6)
     second = status("mixed")["hits"]
 probe.result(same=same, first=first, untied=untied, second=second, imported=imported())
 """
@@ -270,7 +270,7 @@ for change in (as_it_is, copied, made_again, plain, spectral, twice, derived, ot
     change(model)
     with torch.no_grad():
         before = status("mixed")["hits"]
-        right = torch.allclose(model(x), model._call_impl(x), atol=1e-6)
+        right = torch.allclose(model(x), probe.eager(model)(x), atol=1e-6)
     results.setdefault(change.__name__, []).append([status("mixed")["hits"] - before, right])
 probe.result(results=results, imported=imported())
 """
@@ -291,7 +291,7 @@ def test_recurrent_layers(programs: Site) -> None:
 model, (x,) = modules.recurrent().eval(), modules.sequences()[0]
 other = modules.Recurrent().eval()
 with torch.no_grad():
-    same = [all(torch.allclose(ours, eager, atol=1e-6) for ours, eager in zip(each(x), each._call_impl(x)))
+    same = [all(torch.allclose(ours, eager, atol=1e-6) for ours, eager in zip(each(x), probe.eager(each)(x)))
             for each in (model, other)]
 probe.result(same=same, hits=status("recurrent")["hits"], imported=imported())
 """
@@ -319,7 +319,7 @@ def tried(what, name, call, eager, x):
 class Other(of.Named):
     pass
 
-x, eager = of.inputs(), of.doubled._precompiled_original
+x, eager = of.inputs(), probe.eager(of.doubled)
 tried("named", "doubled", of.doubled, eager, x.as_subclass(of.Named))
 tried("overriding", "doubled", of.doubled, eager, x.as_subclass(of.Tripling))
 tried("plain", "doubled", of.doubled, eager, x)
@@ -328,7 +328,7 @@ tried("float64", "doubled", of.doubled, eager, x.double().as_subclass(of.Named))
 before = imported()
 
 def layer(what, model, x=x):
-    tried(what, "layer", model, model._call_impl, x)
+    tried(what, "layer", model, probe.eager(model), x)
 
 model = of.Layer()
 layer("wrapping", model)
@@ -454,10 +454,10 @@ def tried(name, call, eager, x, *owner):
     return result
 
 x, model = skipped.inputs(), skipped.Repeating().eval()
-results = {name: tried(name, function, function._precompiled_original, x)
+results = {name: tried(name, function, probe.eager(function), x)
            for name in ("calls_what_loops", "imports_in_its_loop")
            for function in [getattr(skipped, name)]}
-results["Repeating"] = tried("Repeating", model, model._call_impl, x, model)
+results["Repeating"] = tried("Repeating", model, probe.eager(model), x, model)
 probe.result(**results, imported=imported())
 """,
             HATCH_PRECOMPILE="strict",
@@ -522,7 +522,7 @@ def train(call, model, steps=4, accumulate=2):
 
 ours, eager = modules.trained(), modules.trained()
 a = train(lambda model, x: model(x), ours)
-b = train(lambda model, x: model._call_impl(x), eager)
+b = train(lambda model, x: probe.eager(model)(x), eager)
 state = {name: [close(value.tolist(), eager.state_dict()[name].tolist())]
          for name, value in ours.state_dict().items()}
 entry = status("trained")

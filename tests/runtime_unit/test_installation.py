@@ -62,7 +62,7 @@ class TestManifest:
             installation._read_manifest(str(tmp_path))
 
     @pytest.mark.parametrize(
-        "content", ["[]", "3", "{}", '{"format": 0}', '{"format": "1"}', '{"format": 2}']
+        "content", ["[]", "3", "{}", '{"format": 0}', '{"format": "1"}', '{"format": 1}']
     )
     def test_another_format_is_not_read(self, tmp_path: Path, content: str) -> None:
         (tmp_path / "manifest.json").write_text(content)

@@ -23,6 +23,7 @@ from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime_package import runtime
 
 references = runtime("references")
+with_prologue = runtime("prologue").with_prologue
 Stale = references.Stale
 
 
@@ -100,40 +101,38 @@ class TestResolve:
         assert references.spell("a", (("t", None),)) == "type(a)"
 
 
-class TestUnwrap:
-    """An activated entrypoint stands in a wrapper; references mean what is behind it."""
+def activated(function: FunctionType) -> FunctionType:
+    """A function with the code that an activated entrypoint has."""
+    function.__code__ = with_prologue(function.__code__, "__precompiled_test")
+    function.__globals__["__precompiled_test"] = lambda _: None
+    return function
 
-    @staticmethod
-    def wrap(function: Any) -> Any:
-        def wrapper(*args: Any) -> Any:
-            return function(*args)
 
-        functools.update_wrapper(wrapper, function)
-        wrapper._precompiled_original = function  # type: ignore[attr-defined]
-        wrapper._precompiled_wrapper = wrapper  # type: ignore[attr-defined]
-        return wrapper
+class TestActivatedFunctions:
+    """An activated function has other code; references mean the code that it was compiled from."""
 
-    def test_the_function_behind_the_wrappers_of_several_wheels(self, module: ModuleType) -> None:
-        assert references.unwrap(self.wrap(self.wrap(module.plain))) is module.plain
-
-    def test_a_reference_leads_behind_them(self, module: ModuleType) -> None:
-        plain = module.plain
-        module.plain = self.wrap(plain)
+    def test_a_reference_leads_to_the_original_code(self, module: ModuleType) -> None:
+        plain, code = module.plain, module.plain.__code__
+        fingerprint = references.fingerprint(plain)
+        assert activated(plain).__code__ is not code
         assert references.resolve("made_for_a_test", (("a", "plain"),)) is plain
-        assert references.resolve("made_for_a_test", (("a", "plain"), ("a", "__code__"))) is plain.__code__
+        assert references.resolve("made_for_a_test", (("a", "plain"), ("a", "__code__"))) is code
+        assert references.fingerprint(plain) == fingerprint
 
-    def test_somebody_elses_wrapper_around_one_is_itself(self, module: ModuleType) -> None:
-        ours = self.wrap(module.plain)
-        theirs = module.decorate(ours)
-        assert vars(theirs)["_precompiled_original"] is module.plain, "functools.wraps copies attributes"
-        assert references.unwrap(theirs) is theirs
+    def test_several_wheels_may_have_activated_it(self, module: ModuleType) -> None:
+        code = module.plain.__code__
+        activated(activated(module.plain))
+        assert references.original(module.plain.__code__) is code
 
-    def test_a_wrapped_class_method_is_read_bound(self, module: ModuleType) -> None:
+    def test_a_class_method_is_read_bound(self, module: ModuleType) -> None:
         function = vars(module.Thing)["cls"].__func__
-        module.Thing.cls = classmethod(self.wrap(function))
+        code = function.__code__
+        activated(function)
         steps = (("a", "Thing"), ("a", "cls"), ("a", "__code__"))
-        assert references.resolve("made_for_a_test", steps) is function.__code__
+        assert references.resolve("made_for_a_test", steps) is code
 
+
+class TestUnwrap:
     def test_what_dynamo_puts_around_the_init_of_modules_is_seen_through(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -62,7 +62,7 @@ def test_the_first_misses_pass_and_then_one_every_so_often() -> None:
             "make the call under torch.no_grad()",
         ),
         (
-            "standing_by()",
+            "may_serve()",
             "a tracer, a dispatch mode or a functorch transform is active",
             "make the call outside",
         ),

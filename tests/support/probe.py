@@ -46,6 +46,47 @@ def outcome(call):
     return described(attempt(call))
 
 
+def _original(code):
+    """The code behind a prologue, of whatever wheel."""
+    while code.co_consts[-2:-1] == ("__precompiled_original__",):
+        code = code.co_consts[-1]
+    return code
+
+
+def activated(function):
+    """Whether a function has a prologue that asks for compiled code."""
+    code = getattr(function, "__func__", function).__code__
+    return _original(code) is not code
+
+
+class _Eager:
+    """A function or a module, called as if no wheel were installed: not while other threads call it."""
+
+    def __init__(self, call):
+        self._call = call
+        function = type(call).forward if hasattr(type(call), "forward") else call
+        self._functions = []
+        while function is not None:
+            function = getattr(function, "__func__", function)
+            self._functions.append(function)
+            function = vars(function).get("__wrapped__")
+
+    def __call__(self, *args, **kwargs):
+        codes = [function.__code__ for function in self._functions]
+        for function in self._functions:
+            function.__code__ = _original(function.__code__)
+        try:
+            return self._call(*args, **kwargs)
+        finally:
+            for function, code in zip(self._functions, codes, strict=True):
+                function.__code__ = code
+
+
+def eager(call):
+    """A function or a module as it is without compiled code."""
+    return vars(call).get("eager_twin") or _Eager(call)
+
+
 def replica(module):
     """A copy as torch.nn.parallel.replicate makes one for each GPU: its parameters are plain attributes."""
     copy = module._replicate_for_data_parallel()
@@ -146,7 +187,7 @@ def try_changes(name, snippets, namespace, setup, call, eager):
 
 def _try(name, snippet, namespace, setup, call, eager):
     def fresh():
-        space = dict(namespace)
+        space = {"probe": sys.modules[__name__], **namespace}
         exec(setup, space)
         return space
 

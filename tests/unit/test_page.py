@@ -84,9 +84,12 @@ IDS = TensorInput("input_ids", "int64", [8, 16], [False, True])
 ENCODER = Part(
     name="encoder",
     target="textmodel.model:Encoder",
+    home=("textmodel.model", [("a", "Encoder")]),
     kind="module class",
     samples=2,
-    frames=[FrameRecord("Encoder.forward", "textmodel.model", [], None, [entry(0, [0]), entry(1, [1])])],
+    frames=[
+        FrameRecord("Encoder.forward", "textmodel.model", [], None, None, [entry(0, [0]), entry(1, [1])])
+    ],
     graphs=[graph(0), graph(1)],
     resumes=[],
     torch="2.13.0",
@@ -111,9 +114,10 @@ ENCODER = Part(
 TRAINING = Part(
     name="training",
     target="textmodel.model:Encoder",
+    home=("textmodel.model", [("a", "Encoder")]),
     kind="module class",
     samples=1,
-    frames=[FrameRecord("Encoder.forward", "textmodel.model", [], None, [entry(0, [0], native=False)])],
+    frames=[FrameRecord("Encoder.forward", "textmodel.model", [], None, None, [entry(0, [0], native=False)])],
     graphs=[graph(0, why_wrapped="it computes gradients")],
     resumes=[],
     torch="2.13.0",
@@ -317,7 +321,7 @@ class TestMisses:
         entrypoint, part = PARTS[0]
         only = Part(**{name: getattr(part, name) for name in part.__struct_fields__} | {
             "conditions": {"entries/0.entry": Conditions([IDS])},
-            "frames": [FrameRecord("f", "m", [], None, part.frames[0].entries[:1])],
+            "frames": [FrameRecord("f", "m", [], None, None, part.frames[0].entries[:1])],
         })  # fmt: skip
         advice = {each.calls: each.remedy for each in expected_misses(entrypoint, only).advice}
         assert advice["The size of dimension 0 of input_ids is not 2 to 64."].startswith("A size of 1 needs")

@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import json
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,8 +30,9 @@ from torch._functorch._aot_autograd import runtime_wrappers, schemas
 from hatch_precompile import torch_internals
 from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
+from hatch_precompile.lower.parallel_checks import THROWING_HELPERS
 from hatch_precompile.runtime_package import runtime
-from hatch_precompile.torch_internals import inductor, trees
+from hatch_precompile.torch_internals import libraries, operators, trees, vectors
 from hatch_precompile.variants import _EXTENSIONS, _LEVELS, _needed
 
 REPOSITORY = Path(__file__).parents[2]
@@ -254,7 +256,7 @@ class TestInductor:
 
         assert inspect.ismethod(CppWrapperCodeCache.load_pybinding)
         before = dict(vars(CppWrapperCodeCache))
-        with inductor._library_paths("somewhere") as paths:
+        with libraries.library_paths(torch_internals.CompiledGraph(), "somewhere") as paths:
             assert vars(CppWrapperCodeCache) != before
         assert paths == []
         assert vars(CppWrapperCodeCache) == before
@@ -281,6 +283,68 @@ class TestInductor:
         from torch._inductor.exc import InductorError
 
         assert InductorError(NotImplementedError("why"), None).inner_exception.args == ("why",)
+
+    def test_functions_of_a_kernel_that_throw_are_known(self) -> None:
+        """Whatever throws in torch's header for kernels must be found in a parallel region."""
+        header = Path(torch.__file__).parent / "include/torch/csrc/inductor/cpp_prefix.h"
+        text = re.sub(r"//[^\n]*", "", header.read_text())
+        names = {"TORCH_CHECK", "throw"}
+        while True:
+            definitions = re.split(r"\n}\n", text)
+            callers = {
+                re.findall(r"(\w+)\s*\((?=[^()]*(?:\([^()]*\))?[^()]*\)\s*(?:const )?\{)", each)[0]
+                for each in definitions
+                if re.search(rf"\b(?:{'|'.join(names)})\b\s*\(", each) and "#define" not in each
+            }
+            if callers <= names:
+                break
+            names |= callers
+        internal = {"inductor_cpu_note_integer_div_by_zero", "inductor_cpu_throw_if_integer_div_error"}
+        # Never in code that inductor writes: for a number of elements that no vector has.
+        shuffles = {
+            name for name in names if name.startswith(("vec_shuffle_down", "vec_reduce_all", "welford"))
+        }
+        assert names - internal - shuffles - {"TORCH_CHECK", "throw"} == set(THROWING_HELPERS)
+
+    def test_a_division_by_zero_is_noted_in_lines_that_we_take_out(self) -> None:
+        from torch._inductor.codegen import cpp
+
+        source = inspect.getsource(cpp.KernelGroup.codegen_group)
+        lines = [line for line in source.splitlines() if "integer_div" in line]
+        assert len(lines) == 4
+        assert all("inductor_cpu_integer_div_error" in line for line in lines)
+
+    def test_calls_of_operators_go_through_one_method(self) -> None:
+        from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+        assert parameters(CppWrapperCpu._generate_fallback_kernel_jit) == [
+            "self",
+            "buf_name",
+            "python_kernel_name",
+            "get_args",
+            "op_overload",
+            "raw_args",
+            "output_args",
+            "outputs",
+        ]
+        assert hasattr(CppWrapperCpu, "generate_fallback_kernel_with_runtime_lookup_python")
+
+    def test_an_operator_implemented_in_python_is_told(self) -> None:
+        library = torch.library.Library("precompile_tests", "FRAGMENT")
+        for name in ("computed", "described"):
+            library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl("computed", lambda x: x.clone(), "CPU")
+        library.impl("described", lambda x: x, "Meta")
+        custom = torch.library.custom_op(
+            "precompile_tests::custom", lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor"
+        )
+        assert custom is not None
+        ours = torch.ops.precompile_tests
+        told = [
+            operators.is_python_operator(op.default) for op in (ours.computed, ours.custom, ours.described)
+        ]
+        assert told == [True, True, False]
+        assert not operators.is_python_operator(torch.ops.aten.mm.default)
 
     @pytest.mark.parametrize("name", ["cpp.march", "cpp.dynamic_threads", "cpp_wrapper"])
     def test_a_variants_settings_exist(self, name: str) -> None:
@@ -319,7 +383,7 @@ class TestInductor:
         amx._is_avx512_bf16_supported = avx512._is_avx512_bf16_supported = True
         everything = [amx, cpu_vec_isa.VecAVX512VNNI(), avx512, cpu_vec_isa.VecAVX2()]
         monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", lambda: everything)
-        with inductor._vectors_within((*_needed(level), *extensions)):
+        with vectors.vectors_within((*_needed(level), *extensions)):
             isa = cpu_vec_isa.pick_vec_isa()
         if picked is None:
             assert isa is cpu_vec_isa.invalid_vec_isa
@@ -328,6 +392,38 @@ class TestInductor:
             assert type(isa).__name__ == name
             assert set(flags.split()) <= set(isa.build_arch_flags().split())
             assert extensions or "-mavx512bf16" not in isa.build_arch_flags()
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="the vectors of x86-64")
+    @pytest.mark.parametrize("extensions", [(), ("avx512_bf16", "avx512_vnni")])
+    def test_whether_vectors_work_here_is_asked_once(
+        self, monkeypatch: pytest.MonkeyPatch, extensions: tuple[str, ...]
+    ) -> None:
+        """Each answer takes a compiler and a process, on a machine with AVX512-BF16."""
+        from torch._inductor import cpu_vec_isa
+
+        asked: list[str] = []
+        monkeypatch.setattr(
+            cpu_vec_isa.VecISA, "check_build", lambda isa, code: asked.append(f"{isa} {code}") or True
+        )
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+        monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True)
+        everything = [cpu_vec_isa.VecAVX512VNNI(), cpu_vec_isa.VecAVX512(), cpu_vec_isa.VecAVX2()]
+        caches = [type(isa).__bool__ for isa in everything[:2]] + [cpu_vec_isa.VecISA._VecISA__bool__impl]
+        for cache in caches:  # what was answered earlier in this process, for equal instances
+            cache.cache_clear()
+        assert all(everything)
+        assert len(asked) > len(everything)
+        monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", lambda: everything)
+        asked.clear()
+        for _ in range(20):
+            with vectors.vectors_within((*_needed("x86-64-v4"), *extensions)):
+                for _ in range(5):
+                    isa = cpu_vec_isa.pick_vec_isa()
+                    assert isa
+                    assert extensions or "-mavx512bf16" not in isa.build_arch_flags()
+        for cache in caches:
+            cache.cache_clear()
+        assert asked == []
 
     @pytest.mark.parametrize(
         "name",
@@ -413,92 +509,69 @@ class TestRuntime:
         )
         subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
 
-    def test_an_entry_serves_in_run_only_mode_and_its_guard_sees_the_locals(self) -> None:
+    def test_code_can_be_kept_from_dynamo_which_looks_at_what_it_calls(self) -> None:
         private = runtime("torch_private")
-        seen: list[dict[str, Any]] = []
+        compiled: list[str] = []
 
-        def target(x: int, *, y: int = 2) -> int:
-            return x + y
+        def backend(graph: Any, inputs: Any) -> Any:
+            compiled.append("graph")
+            return graph.forward
 
-        def other(x: int, *, y: int = 2) -> int:
-            return x * 100 + y
-
-        def guard(frame_locals: dict[str, Any]) -> bool:
-            seen.append(dict(frame_locals))
-            return bool(frame_locals["x"] == 7)
-
-        private.add_entry(target.__code__, guard, other.__code__)
-        assert private.eval_frame_callback() is None
-        before = private.set_eval_frame(False)
-        try:
-            answers = [target(7), target(8)]
-        finally:
-            private.set_eval_frame(None)
-        assert before is None
-        assert answers == [702, 10]
-        assert {"x": 7, "y": 2} in seen
-        assert target(7) == 9, "outside run-only mode nothing is served"
-
-    def test_entries_are_asked_in_order_and_before_dynamos(self) -> None:
-        private = runtime("torch_private")
-
-        def target(x: torch.Tensor) -> torch.Tensor:
+        def below(x: torch.Tensor) -> torch.Tensor:
             return x + 1
 
-        def first(x: torch.Tensor) -> torch.Tensor:
-            return x + 10
+        def outer(x: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            hooks.append(private.eval_frame_callback())
+            return below(y) if calls_below else y
 
-        def second(x: torch.Tensor) -> torch.Tensor:
-            return x + 20
+        private.leave_untraced_code(outer.__code__)
+        hooks: list[Any] = []
+        for calls_below, graphs in ((False, []), (True, ["graph"])):
+            compiled.clear()
+            assert torch.compile(outer, backend=backend)(torch.ones(1)).item() == 2 + calls_below
+            assert compiled == graphs
+        assert None not in hooks, "it can be seen there that somebody compiles"
+        assert private.eval_frame_callback() is None
 
-        private.add_entry(target.__code__, lambda _: True, first.__code__)
-        private.add_entry(target.__code__, lambda _: True, second.__code__)
-
-        def refuse(graph: Any, inputs: Any) -> Any:
-            raise AssertionError("compiled")
-
-        assert torch.compile(target, backend=refuse)(torch.zeros(1)).item() == 10
-
-    def test_an_entry_added_during_a_lookup_is_seen_by_it(self) -> None:
+    def test_dynamo_says_when_it_traces(self) -> None:
         private = runtime("torch_private")
 
-        def target() -> str:
-            return "eager"
+        def traced(x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if private.is_compiling() else x
 
-        def entry() -> str:
-            return "served"
+        assert not private.is_compiling()
+        assert torch.compile(traced, backend="eager", fullgraph=True)(torch.zeros(1)).item() == 1
 
-        def load(_: dict[str, Any]) -> bool:
-            if not loaded:
-                loaded.append(True)
-                private.add_entry(target.__code__, lambda _: True, entry.__code__)
-            return False
-
-        loaded: list[bool] = []
-        private.add_entry(target.__code__, load, target.__code__)
-        private.set_eval_frame(False)
-        try:
-            answer = target()
-        finally:
-            private.set_eval_frame(None)
-        assert answer == "served"
-
-    def test_an_error_in_a_guard_is_a_refusal(self) -> None:
+    def test_a_check_of_tensors_remembers_the_dispatch_keys_it_is_made_under(self) -> None:
         private = runtime("torch_private")
+        included = torch._C._dispatch_tls_local_include_set().raw_repr()
+        excluded = torch._C._dispatch_tls_local_exclude_set().raw_repr()
+        tensor = torch.ones(2)
 
-        def target() -> str:
-            return "eager"
+        def check() -> Any:
+            return guards.TensorGuards(tensor, dynamic_dims_sizes=[[2]], dynamic_dims_strides=[[1]])
 
-        def entry() -> str:
-            return "served"
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU)):
+            elsewhere = check()
+            with private.dispatching_as(included, excluded):
+                here = check()
+        assert not elsewhere.check(tensor)
+        assert here.check(tensor)
 
-        private.add_entry(target.__code__, lambda frame_locals: bool(frame_locals["missing"]), entry.__code__)
-        private.set_eval_frame(False)
-        try:
-            answer = target()
-        finally:
-            private.set_eval_frame(None)
-        assert answer == "eager"
+    def test_torch_compiler_disable_is_seen_on_the_stack(self) -> None:
+        may_serve = runtime("torch_private").may_serve
+        assert torch.compiler.disable(may_serve)() is False
+        assert torch._disable_dynamo(may_serve)() is True, "torch keeps only itself out"
+        assert may_serve() is True
+
+    def test_dynamo_can_be_switched_off(self) -> None:
+        import torch._dynamo.config as config
+
+        may_serve = runtime("torch_private").may_serve
+        with config.patch(disable=True):
+            assert may_serve() is False
+        assert may_serve() is True
 
     def test_the_global_state_is_json_and_the_thread_count_one_of_its_fields(self) -> None:
         state = json.loads(guards.GlobalStateGuard().__getstate__())
@@ -525,7 +598,7 @@ class TestRuntime:
             torch.set_num_threads(threads + 1)
             assert not state.check()
             assert state.rebase()
-            assert state.check()
+            assert not state.check(), "another thread may have the first count still"
         finally:
             torch.set_num_threads(threads)
         assert state.check() or state.rebase()
@@ -555,25 +628,25 @@ class TestRuntime:
     def test_the_questions_about_who_is_watching(self, call: Any, calm: Any) -> None:
         assert call() == calm
 
-    def test_standing_by_is_true_in_calm_and_false_under_each_watcher(self) -> None:
+    def test_calls_are_served_in_calm_and_false_under_each_watcher(self) -> None:
         import torch.autograd.forward_ad as forward_ad
         from torch.utils.flop_counter import FlopCounterMode
 
-        standing_by = runtime("torch_private").standing_by
-        assert standing_by()
+        may_serve = runtime("torch_private").may_serve
+        assert may_serve()
         with FlopCounterMode(display=False):
-            assert not standing_by()
+            assert not may_serve()
         with forward_ad.dual_level():
-            assert not standing_by()
+            assert not may_serve()
         seen: list[bool] = []
 
         def look(x: torch.Tensor) -> torch.Tensor:
-            seen.append(standing_by())
+            seen.append(may_serve())
             return x
 
         torch.vmap(look)(torch.ones(2))
         assert seen == [False]
-        assert standing_by()
+        assert may_serve()
 
     def test_saved_tensors_hooks_are_asked_for(self) -> None:
         ask = torch._C._autograd._top_saved_tensors_default_hooks
@@ -612,16 +685,6 @@ class TestRuntime:
         assert callable(torch.autograd.graph.increment_version)
         with torch._C._DisableAutocast():
             pass
-
-    def test_a_module_call_prefers_the_compiled_call_of_its_class(self) -> None:
-        class Module(torch.nn.Module):
-            def forward(self) -> str:
-                return "eager"
-
-        module = Module()
-        assert torch.nn.Module._compiled_call_impl is None
-        Module._compiled_call_impl = lambda self: f"compiled, not {self._call_impl()}"  # type: ignore[method-assign,assignment]
-        assert module() == "compiled, not eager"
 
     def test_a_cpu_says_what_it_can_as_true_and_false(self) -> None:
         capabilities = torch.cpu.get_capabilities()

@@ -49,7 +49,7 @@ for name, (model, inputs) in probe.argument().items():
     model, given = eval(model), eval(inputs)
     call = torch.compile(model, backend=refuse)
     call(given)
-    torch.testing.assert_close(call(given), getattr(model, "_call_impl", model)(given))
+    torch.testing.assert_close(call(given), probe.eager(model)(given))
     hits[name] = probe.hits(name)
 probe.result(**hits)
 """
@@ -70,7 +70,7 @@ probe.result(**hits)
 model, x = {model}, torch.randn(5, 6)
 call = torch.compile(model, backend=backend)
 answers = [call(x), call(x)]
-probe.result(compiled=len(compiled), same=all(torch.equal(a, model._call_impl(x)) for a in answers))
+probe.result(compiled=len(compiled), same=all(torch.equal(a, probe.eager(model)(x)) for a in answers))
 """).result
         assert seen == {"compiled": 1, "same": True}
 
@@ -98,7 +98,7 @@ def larger(x):
     return tool.apply(zoo.tools.Tool.shifted(model(x).sum(0)))
 call = torch.compile(larger, backend=backend, fullgraph=True)
 x = torch.randn(4, 8)
-expected = torch.sin(torch.exp(model._call_impl(x).sum(0)) + 4) * 3
+expected = torch.sin(torch.exp(probe.eager(model)(x).sum(0)) + 4) * 3
 torch.testing.assert_close(call(x), expected)
 probe.result(compiled=len(compiled))
 """).result
@@ -110,7 +110,7 @@ class TestMiss:
         seen = zoo.run(f"""
 {START}
 model, x = zoo.models.Mlp(6).eval(), torch.randn(4, 6)
-same = torch.equal(model(x), model._call_impl(x))
+same = torch.equal(model(x), probe.eager(model)(x))
 status = probe.status("mlp")
 probe.result(same=same, misses=status["misses"], hits=status["hits"], imported=probe.compilers())
 """).result
@@ -262,7 +262,7 @@ model, tool = zoo.models.Mlp().eval(), zoo.tools.Tool()
 model(torch.randn(4, 8)), tool.apply(x)
 zoo._precompiled.uninstall()
 i, y = torch.randn(2, 3, 4, 5), torch.randn(4, 8)
-same = torch.equal(model(y), model._call_impl(y)), torch.equal(tool.apply(x), torch.sin(x) * 3)
+same = torch.equal(model(y), probe.eager(model)(y)), torch.equal(tool.apply(x), torch.sin(x) * 3)
 targets = zoo.functions.whiten, zoo.tools.Tool.apply, zoo.tools.Tool.shifted, zoo.tools.Tool.halve
 left = [name for target in targets for name in vars(target)]
 old = torch.equal(wrapped(i), zoo.functions.whiten(i))
@@ -270,7 +270,7 @@ call = torch.compile(zoo.models.OnAsking(), backend=backend)
 call(x)
 probe.result(
     same=same, left=left, old=old, compiled=len(compiled), status=zoo._precompiled.status(),
-    impl="_compiled_call_impl" in vars(zoo.models.Mlp),
+    impl=probe.activated(zoo.models.Mlp.forward),
 )
 """).result
         status = {"installed": False, "reason": "not installed", "variant": None, "entrypoints": {}}
@@ -290,7 +290,7 @@ import torch, zoo, sys
 zoo._precompiled.uninstall()
 import zoo.models, probe
 ours = [f for f in sys.meta_path if type(f).__module__.startswith("zoo")]
-probe.result(impl="_compiled_call_impl" in vars(zoo.models.Mlp), watching=len(ours))
+probe.result(impl=probe.activated(zoo.models.Mlp.forward), watching=len(ours))
 """).result
         assert seen == {"impl": False, "watching": 0}
 
@@ -358,7 +358,7 @@ class TestExplain:
         "an attribute": ("change(scale=3.0), x", "== 2.0", "self.scale is 3.0"),
         "a missing attribute": ("change(scale=None), x", "scale", "scale"),
         "an argument more": ("model, x, x", "is None", "shift is a tensor of shape (4, 8)"),
-        "a dispatch mode": ("model, x", "standing_by()", "a dispatch mode"),
+        "a dispatch mode": ("model, x", "may_serve()", "a dispatch mode"),
     }
 
     @pytest.fixture(scope="class")

@@ -51,7 +51,7 @@ import zoo.functions, zoo.models, zoo.tools
 torch.set_grad_enabled(False)
 kind = getattr(zoo.models, "Mlp", None) or zoo.models.Perceptron
 model, x = kind().eval(), torch.randn(4, 8)
-same = all(torch.equal(model(x), model._call_impl(x)) for _ in range(2))
+same = all(torch.equal(model(x), probe.eager(model)(x)) for _ in range(2))
 zoo.models.Chatty()(torch.randn(6))
 zoo.functions.whiten(torch.randn(2, 3, 4, 5))
 hits = {name: probe.hits(name) for name in ("mlp", "chatty", "whiten")}

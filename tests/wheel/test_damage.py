@@ -18,7 +18,7 @@ import zoo, zoo.models
 bundle = pathlib.Path(zoo._precompiled.__file__).parent / "bundle"
 model, x = zoo.models.Mlp().eval(), torch.randn(4, 8)
 torch.set_grad_enabled(False)
-expected = model._call_impl(x)
+expected = probe.eager(model)(x)
 
 def use(name="mlp", call=lambda: model(x), expected=expected):
     '''Install anew and call: the warnings there were, whether the answer is eager's, and the hits.'''
@@ -167,7 +167,7 @@ def a_folder(file, content):
     file.mkdir()
 
 chatty, vector = zoo.models.Chatty(), torch.randn(6)
-follows = "chatty", lambda: chatty(vector), chatty._call_impl(vector)
+follows = "chatty", lambda: chatty(vector), probe.eager(chatty)(vector)
 results = {}
 files = [path for path in (bundle / "mlp").rglob("*") if path.suffix in (".heads", ".entry", ".so")]
 for file in (*sorted(files), bundle / "chatty/resume/0.code"):

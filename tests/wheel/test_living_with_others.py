@@ -53,7 +53,7 @@ seen["then"] = [len(compiled), served()]
 seen["misses"] = misses
 for reset in (torch._dynamo.reset, torch.compiler.reset, torch._dynamo.reset_code_caches):
     call(x[:2])
-    model._call_impl(x)
+    probe.eager(model)(x)
     before = probe.hits("mlp")
     reset()
     seen[reset.__name__] = [
@@ -64,7 +64,7 @@ torch.compile(zoo.functions.whiten, backend=backend)(image[:1])
 before = len(compiled)
 reset()
 seen["function"] = [served("whiten", lambda: zoo.functions.whiten(image)) for _ in range(2)]
-seen["as before"] = torch.equal(call(x[:2]), model._call_impl(x[:2])) and len(compiled) == before + 1
+seen["as before"] = torch.equal(call(x[:2]), probe.eager(model)(x[:2])) and len(compiled) == before + 1
 probe.result(**seen)
 """).result
 
@@ -146,7 +146,7 @@ class TestReload:
 {START}
 import importlib
 def right(m):
-    return torch.allclose(m(x), m._call_impl(x), atol=1e-6)
+    return torch.allclose(m(x), probe.eager(m)(x), atol=1e-6)
 first = served()
 importlib.reload(zoo)
 package = served()
@@ -157,7 +157,7 @@ zoo._precompiled.uninstall()
 zoo._precompiled.install()
 again = [served(call=lambda: new(x)), right(new), right(model)]
 zoo._precompiled.uninstall()
-left = ["_compiled_call_impl" in vars(kind) for kind in (type(new), type(model))]
+left = [probe.activated(kind.forward) for kind in (type(new), type(model))]
 probe.result(first=first, package=package, after=after, again=again, left=left)
 """).result
 
@@ -330,7 +330,7 @@ class TestOtherWaysToStart:
 import torch, zoo, zoo.models, probe
 model, x = zoo.models.Mlp().eval(), torch.randn(4, 8)
 with torch.no_grad():
-    same = torch.allclose(model(x), model._call_impl(x), atol=1e-6)
+    same = torch.allclose(model(x), probe.eager(model)(x), atol=1e-6)
 probe.result(same=same, hits=zoo._precompiled.status()["entrypoints"].get("mlp", {}).get("hits"))
 """
 

@@ -19,7 +19,7 @@ model = zoo.models.Mlp().eval()
 x = torch.randn(4, 8)
 with torch.no_grad():
     answer = model(x)
-    torch.testing.assert_close(answer, model._call_impl(x))
+    torch.testing.assert_close(answer, probe.eager(model)(x))
 """
 
 
@@ -252,7 +252,8 @@ def call(f):
     code = f"""
 import torch, probe, zoo.models
 space = {{"torch": torch, "zoo": zoo}}
-report = probe.try_changes("mlp", probe.argument(), space, {setup!r}, "call(model)", "call(model._call_impl)")
+eager = "call(probe.eager(model))"
+report = probe.try_changes("mlp", probe.argument(), space, {setup!r}, "call(model)", eager)
 for seen in report.values():
     *facts, got = seen.pop("got")
     *expected_facts, expected = seen.pop("expected")
@@ -309,7 +310,7 @@ import gc, weakref, torch, probe, zoo.models
 def use():
     model = zoo.models.Mlp().eval()
     with torch.no_grad():
-        torch.testing.assert_close(model(torch.ones(4, 8)), model._call_impl(torch.ones(4, 8)))
+        torch.testing.assert_close(model(torch.ones(4, 8)), probe.eager(model)(torch.ones(4, 8)))
     return weakref.ref(model), weakref.ref(model.first.weight), weakref.ref(model.block.linear)
 first = use()
 gc.collect()
@@ -333,7 +334,7 @@ def use():
 threads = [threading.Thread(target=use) for _ in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-expected = model._call_impl(x)
+expected = probe.eager(model)(x)
 right = all(torch.allclose(answer, expected, atol=1e-6) for answer in answers)
 probe.result(right=right, calls=len(answers), hits=probe.hits("mlp"))
 """).result

@@ -30,7 +30,7 @@ import zoo.functions, zoo.models
 torch.set_grad_enabled(False)
 mlp, chatty = zoo.models.Mlp().eval(), zoo.models.Chatty()
 CALLS = {
-    "mlp": lambda n: (mlp(x := torch.randn(n, 8)), mlp._call_impl(x)),
+    "mlp": lambda n: (mlp(x := torch.randn(n, 8)), probe.eager(mlp)(x)),
     "chatty": lambda n: (chatty(x := torch.randn(n)), torch.cos(torch.sin(x)) + 1),
     "whiten": lambda n: (
         zoo.functions.whiten(x := torch.randn(n, 3, 4, 5)), (x - x.mean((2, 3), keepdim=True)) * 0.5),
@@ -100,7 +100,7 @@ def again():
         wheel._precompiled.install()
 def restored():
     "Whether each place an entrypoint is put at has what it had before."
-    return ["_compiled_call_impl" not in vars(zoo.models.Mlp), zoo.functions.whiten is pristine,
+    return [not probe.activated(zoo.models.Mlp.forward), zoo.functions.whiten is pristine,
             zoo.also_here is pristine]
 without, left = {{}}, []
 for used_before in (False, True):
@@ -158,7 +158,7 @@ model = zoo.bert.small().eval()
 def bert(shape):
     ids = torch.arange(shape[0] * shape[1]).reshape(shape)
     inputs = {{"input_ids": ids, "attention_mask": torch.ones_like(ids)}}
-    return model(**inputs)[0], model._call_impl(**inputs)[0]
+    return model(**inputs)[0], probe.eager(model)(**inputs)[0]
 tried = lambda: served({{"bert": bert}}, {{"bert": [(2, 7), (3, 5), (2, 6)]}})["bert"]
 both = tried()
 zoo._precompiled.uninstall()

@@ -20,7 +20,7 @@ x = torch.randn(4, 8)
 args, kwargs = (), {}
 """
 CALL = "model(x, *args, **kwargs)"
-EAGER = "model._call_impl(x, *args, **kwargs)"
+EAGER = "probe.eager(model)(x, *args, **kwargs)"
 
 # Not served, and what eager does is what happens.
 REFUSED = {
@@ -103,41 +103,41 @@ STEPPED_ASIDE = {
     "forward-mode differentiation": (
         "import torch.autograd.forward_ad as f; within(f.dual_level()); x = f.make_dual(x, x + 1)"
     ),
-    "vmap": "f = model; e = model._call_impl; model = torch.vmap(f); model._call_impl = torch.vmap(e)",
+    "vmap": "f = model; e = probe.eager(model); model = torch.vmap(f); model.eager_twin = torch.vmap(e)",
     "a functional transform": (
-        "f, e = model, model._call_impl; model = lambda x: torch.func.jvp(f, (x,), (x,))[1];"
-        "model._call_impl = lambda x: torch.func.jvp(e, (x,), (x,))[1]"
+        "f, e = model, probe.eager(model); model = lambda x: torch.func.jvp(f, (x,), (x,))[1];"
+        "model.eager_twin = lambda x: torch.func.jvp(e, (x,), (x,))[1]"
     ),
     "a gradient transform": (
-        "f, e = model, model._call_impl; model = lambda x: torch.func.grad(lambda y: f(y).sum())(x);"
-        "model._call_impl = lambda x: torch.func.grad(lambda y: e(y).sum())(x)"
+        "f, e = model, probe.eager(model); model = lambda x: torch.func.grad(lambda y: f(y).sum())(x);"
+        "model.eager_twin = lambda x: torch.func.grad(lambda y: e(y).sum())(x)"
     ),
     "symbolic tracing": (
-        "f, e = model, model._call_impl; trace = torch.fx.symbolic_trace;"
-        "model = lambda x: trace(torch.nn.Sequential(f))(x); model._call_impl = e"
+        "f, e = model, probe.eager(model); trace = torch.fx.symbolic_trace;"
+        "model = lambda x: trace(torch.nn.Sequential(f))(x); model.eager_twin = e"
     ),
     "fake tensors": (
         "from torch._subclasses.fake_tensor import FakeTensorMode as M; m = M(allow_non_fake_inputs=True);"
-        "f, e = model, model._call_impl; model = lambda x: torch.tensor(f(m.from_tensor(x)).shape);"
-        "model._call_impl = lambda x: torch.tensor(e(m.from_tensor(x)).shape)"
+        "f, e = model, probe.eager(model); model = lambda x: torch.tensor(f(m.from_tensor(x)).shape);"
+        "model.eager_twin = lambda x: torch.tensor(e(m.from_tensor(x)).shape)"
     ),
     "export to ONNX": (
-        "import io; f, e = model, model._call_impl; b = io.BytesIO();"
+        "import io; f, e = model, probe.eager(model); b = io.BytesIO();"
         "model = lambda x: (torch.onnx.export(f, (x,), b, dynamo=False), torch.tensor(len(b.getvalue())))[1];"
-        "model._call_impl = lambda x: (model(x), torch.tensor(len(b.getvalue()) // 2))[1]"
+        "model.eager_twin = lambda x: (model(x), torch.tensor(len(b.getvalue()) // 2))[1]"
     ),
     "torch.jit.trace": (
-        "f, e = model, model._call_impl; model = lambda x: torch.jit.trace(f, x, check_trace=False)(x + 1);"
-        "model._call_impl = lambda x: e(x + 1)"
+        "f, e = model, probe.eager(model); model = lambda x: torch.jit.trace(f, x, check_trace=False)(x + 1);"
+        "model.eager_twin = lambda x: e(x + 1)"
     ),
     "make_fx": (
         "from torch.fx.experimental.proxy_tensor import make_fx;"
-        "f, e = model, model._call_impl; model = lambda x: make_fx(lambda y: f(y))(x)(x + 1);"
-        "model._call_impl = lambda x: e(x + 1)"
+        "f, e = model, probe.eager(model); model = lambda x: make_fx(lambda y: f(y))(x)(x + 1);"
+        "model.eager_twin = lambda x: e(x + 1)"
     ),
     "torch.export": (
-        "f, e = model, model._call_impl; model = lambda x: torch.export.export(f, (x,)).module()(x);"
-        "model._call_impl = e"
+        "f, e = model, probe.eager(model); model = lambda x: torch.export.export(f, (x,)).module()(x);"
+        "model.eager_twin = e"
     ),
     "a replica that DataParallel makes": "import probe; model = probe.replica(model)",
 }
@@ -195,7 +195,7 @@ parallel = torch.nn.DataParallel(model)
 x = torch.randn(4, 8)
 with torch.no_grad():
     served = probe.served("mlp", lambda: parallel(x))
-    same = torch.allclose(parallel(x), model._call_impl(x), atol=1e-6)
+    same = torch.allclose(parallel(x), probe.eager(model)(x), atol=1e-6)
 probe.result(served=served, same=same)
 """).result
     assert seen == {"served": True, "same": True}
@@ -270,7 +270,7 @@ import torch, probe, zoo.helpers, zoo.models
 model = zoo.models.Mlp().eval()
 x = torch.randn(4, 8)
 with torch.no_grad():
-    got, expected = probe.outcome(lambda: model(x)), probe.outcome(lambda: model._call_impl(x))
+    got, expected = probe.outcome(lambda: model(x)), probe.outcome(lambda: probe.eager(model)(x))
 probe.result(hits=probe.hits("mlp"), same=got == expected)
 """).result
     assert seen == {"hits": 0, "same": True}

@@ -21,7 +21,7 @@ import zoo.models
 model = zoo.models.Mlp().eval()
 x = torch.randn(4, 8)
 with torch.no_grad():
-    same = all(torch.equal(model(x), model._call_impl(x)) for _ in range(3))
+    same = all(torch.equal(model(x), probe.eager(model)(x)) for _ in range(3))
 said = [str(w.message) for w in said if w.category.__name__ == "PrecompileWarning"]
 """
 
@@ -185,7 +185,7 @@ def test_off_installs_nothing(zoo: Site) -> None:
 {CALL}
 status = zoo._precompiled.status()
 probe.result(
-    same=same, said=said, status=status, wrapped="_compiled_call_impl" in vars(zoo.models.Mlp),
+    same=same, said=said, status=status, wrapped=probe.activated(zoo.models.Mlp.forward),
     runtime=[name for name in __import__("sys").modules if name.startswith("zoo._precompiled.")],
 )
 """,

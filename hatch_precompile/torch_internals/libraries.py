@@ -1,0 +1,80 @@
+"""What inductor compiles and loads: its C++ sources are seen, and changed, on their way."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hatch_precompile.lower.parallel_checks import NotGuarded, guarded
+
+if TYPE_CHECKING:
+    from hatch_precompile.torch_internals.inductor import CompiledGraph
+
+__all__ = ["kernel_paths", "library_paths"]
+
+# What scatters through torch's C interface is called without a look at what it returns.
+_UNCHECKED_CALL = re.compile(r"^([ \t]*)(aoti_torch_(?:cpu_|scatter|index_put)\w*\(.*\));$", re.MULTILINE)
+
+
+def _with_guarded_checks(part: CompiledGraph, source: str | None) -> str | None:
+    try:
+        return source and guarded(source)
+    except NotGuarded as error:
+        part.obstacle = part.obstacle or f"a check that fails in it would end the process ({error})"
+        return source
+
+
+@contextlib.contextmanager
+def kernel_paths(part: CompiledGraph) -> Iterator[list[Path]]:
+    """The libraries of the kernels that inductor's Python wrapper loads while the block runs."""
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+    paths: list[Path] = []
+    load = CppPythonBindingsCodeCache.__dict__["load_pybinding"]
+
+    def load_and_note(argtypes: Any, main_code: str, *args: Any, **kwargs: Any) -> Any:
+        source = _with_guarded_checks(part, main_code)
+        kernel = load.__func__(CppPythonBindingsCodeCache, argtypes, source, *args, **kwargs)
+        paths.append(Path(kernel.__self__.__file__))
+        return kernel
+
+    CppPythonBindingsCodeCache.load_pybinding = load_and_note
+    try:
+        yield paths
+    finally:
+        CppPythonBindingsCodeCache.load_pybinding = load
+
+
+@contextlib.contextmanager
+def library_paths(part: CompiledGraph, operators: str) -> Iterator[list[Path]]:
+    """The shared libraries inductor's C++ wrapper loads while the block runs.
+
+    An operator without a C function is called through Python. The source names a module of inductor's
+    for that; the library gets one of the runtime's instead.
+    """
+    from torch._inductor.codecache import CppWrapperCodeCache
+
+    paths: list[Path] = []
+    own = vars(CppWrapperCodeCache).get("load_pybinding")  # torch 2.13 and 2.14 inherit it
+    load = CppWrapperCodeCache.load_pybinding
+
+    def load_and_note(*args: Any, **kwargs: Any) -> Any:
+        main = kwargs["main_code"].replace("torch._inductor.codecache", operators)
+        main = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", main)
+        kwargs["main_code"] = _with_guarded_checks(part, main)
+        kwargs["kernel_code"] = _with_guarded_checks(part, kwargs.get("kernel_code"))
+        entry = load(*args, **kwargs)
+        paths.append(Path(entry.__self__.__file__))
+        return entry
+
+    CppWrapperCodeCache.load_pybinding = load_and_note
+    try:
+        yield paths
+    finally:
+        if own is None:
+            del CppWrapperCodeCache.load_pybinding
+        else:
+            CppWrapperCodeCache.load_pybinding = own

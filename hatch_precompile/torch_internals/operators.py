@@ -1,0 +1,65 @@
+"""How a library calls operators that are implemented in Python."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["is_python_operator", "python_operators_called_directly"]
+
+
+@contextlib.contextmanager
+def python_operators_called_directly() -> Iterator[None]:
+    """Have inductor's C++ wrapper call operators that are implemented in Python through the interpreter.
+
+    Through torch's dispatcher, its own choice for most, an exception arrives as a message: a ValueError of the
+    operator, and a KeyboardInterrupt in it, would both end as a RuntimeError of the library.
+    """
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    generate = CppWrapperCpu._generate_fallback_kernel_jit
+
+    def generate_call(
+        self: Any,
+        buf_name: str,
+        python_kernel_name: str,
+        get_args: Any,
+        op_overload: Any,
+        raw_args: Any,
+        output_args: Any,
+        outputs: Any,
+    ) -> None:
+        if not is_python_operator(op_overload):
+            generate(
+                self, buf_name, python_kernel_name, get_args, op_overload, raw_args, output_args, outputs
+            )
+            return
+        self.generate_fallback_kernel_with_runtime_lookup_python(
+            buf_name, python_kernel_name, op_overload, _quoted(raw_args), output_args, outputs
+        )
+
+    CppWrapperCpu._generate_fallback_kernel_jit = generate_call
+    try:
+        yield
+    finally:
+        CppWrapperCpu._generate_fallback_kernel_jit = generate
+
+
+def is_python_operator(operator: Any) -> bool:
+    """Whether Python code, as torch.library registers it, computes an operator's values."""
+    namespace, _, name = operator.name().partition("::")
+    keys = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    names = {name, operator._schema.name.partition("::")[2]}
+    return any(f"{namespace}/{each}/{key}" in torch.library._impls for each in names for key in keys)
+
+
+def _quoted(argument: Any) -> Any:
+    """An argument as inductor writes it into C++ source: it puts strings there as they are."""
+    if isinstance(argument, str):
+        return "".join(chr(c) if c < 128 and chr(c).isalnum() else f"\\{c:03o}" for c in argument.encode())
+    if isinstance(argument, (list, tuple)):
+        return type(argument)(map(_quoted, argument))
+    return argument

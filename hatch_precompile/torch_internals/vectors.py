@@ -1,0 +1,78 @@
+"""Which vectors of a CPU inductor writes for."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import platform
+from collections.abc import Collection, Iterator
+from typing import Any
+
+__all__ = ["vectors_within"]
+
+# The compiler's flags for vectors, and torch's names for what they need.
+_VECTOR_FLAGS = {
+    "-mavx2": "avx2",
+    "-mfma": "fma3",
+    "-mf16c": "f16c",
+    "-mavx512f": "avx512_f",
+    "-mavx512bw": "avx512_bw",
+    "-mavx512dq": "avx512_dq",
+    "-mavx512vl": "avx512_vl",
+    "-mavx512bf16": "avx512_bf16",
+    "-mavx512vnni": "avx512_vnni",
+    "-mamx-tile": "amx_tile",
+    "-mamx-bf16": "amx_bf16",
+    "-mamx-int8": "amx_int8",
+    "-mamx-fp16": "amx_fp16",
+}
+
+
+# Instances of inductor's classes, and each without what it found.
+_PLAIN: dict[int, tuple[Any, Any]] = {}
+
+
+def _plain(isa: Any) -> Any:
+    """A set of vectors without what it found on this machine: BF16 and FP16 add to the flags of its class.
+
+    Inductor asks for every kernel whether it works here. It starts a compiler and a process to find out, and
+    then looks for BF16 again. That it works was found out before it got into the list.
+    """
+    known = _PLAIN.get(id(isa))
+    if known is None or known[0] is not isa:
+        cls = type(isa)
+        methods = {"__bool__": lambda self: True, "__hash__": cls.__hash__}
+        plain = copy.copy(isa)
+        plain.__class__ = type(cls.__name__, (cls,), methods)
+        vars(plain).clear()
+        known = _PLAIN[id(isa)] = (isa, plain)
+    return known[1]
+
+
+@contextlib.contextmanager
+def vectors_within(capabilities: Collection[str]) -> Iterator[None]:
+    """Have inductor write for the widest vectors that need nothing but these capabilities.
+
+    Left alone it takes all this machine has: code for any processor with AVX-512 would need the AMX of
+    the machine it was built on. One that is unknown here is out of bounds, but for another architecture's.
+    """
+    from torch._inductor import cpu_vec_isa
+
+    of_this_machine = cpu_vec_isa.valid_vec_isa_list
+
+    def needed(isa: Any) -> set[str]:
+        return {_VECTOR_FLAGS.get(flag, flag) for flag in isa.build_arch_flags().split()}
+
+    def within() -> list[Any]:
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return list(of_this_machine())
+        found = []
+        for isa in of_this_machine():
+            found += [each for each in (isa, _plain(isa)) if needed(each) <= set(capabilities)][:1]
+        return found
+
+    cpu_vec_isa.valid_vec_isa_list = within
+    try:
+        yield
+    finally:
+        cpu_vec_isa.valid_vec_isa_list = of_this_machine

@@ -1,0 +1,177 @@
+"""A function's code with a prologue: it asks who serves the call, and goes on with the body if nobody does.
+
+The function stays the object that it was: it gets another `__code__`, with the same signature, names, file
+and lines. A call that nobody serves runs the original instructions in the same frame. Written for the
+bytecode of CPython 3.11 to 3.13.
+"""
+
+from __future__ import annotations
+
+import inspect
+import opcode
+import sys
+from types import CodeType
+from typing import Any
+
+from .references import MARK
+
+__all__ = ["arguments_of", "is_simple", "with_constants", "with_prologue"]
+
+_OPCODES = opcode.opmap
+_CACHES: Any = opcode._inline_cache_entries  # type: ignore[attr-defined]
+_VERSION = sys.version_info[:2]
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+def is_simple(code: CodeType) -> bool:
+    """Whether all parameters can be passed by their position."""
+    return not code.co_kwonlyargcount and not code.co_flags & _VARIADIC
+
+
+def arguments_of(code: CodeType) -> tuple[str, ...]:
+    """The names of all parameters, in the order in which a frame holds them."""
+    starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
+
+
+def with_prologue(code: CodeType, name: str, *, cells: bool = False) -> CodeType:
+    """The code, which first calls the global `name` with a dict of its arguments.
+
+    Where that gives a function, it is called instead of the body: with the arguments where they can be
+    passed by position, else with none. cells: put the cells of free variables into the dict as well.
+    Raises ValueError for code that cannot have a prologue: a generator's, a coroutine's.
+    """
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise ValueError(f"{code.co_qualname} is a generator or a coroutine")
+    names = arguments_of(code)
+    text = _Assembler()
+    keys = (*names, *code.co_freevars) if cells else names
+    consts = (*code.co_consts, keys)
+    text.add("LOAD_GLOBAL", len(code.co_names) << 1 | 1)
+    for index, argument in enumerate(names):
+        text.add("LOAD_DEREF" if argument in code.co_cellvars else "LOAD_FAST", index)
+    if cells:
+        first = code.co_nlocals + len([name for name in code.co_cellvars if name not in code.co_varnames])
+        for index in range(len(code.co_freevars)):
+            text.add("LOAD_CLOSURE" if _VERSION < (3, 13) else "LOAD_FAST", first + index)
+    text.add("LOAD_CONST", len(code.co_consts))
+    text.add("BUILD_CONST_KEY_MAP", len(keys))
+    text.call(1)
+    serve = _Assembler()
+    serve.add("PUSH_NULL")
+    if _VERSION < (3, 13):
+        serve.add("SWAP", 2)  # the NULL belongs below the callable
+    passed = names if is_simple(code) else ()
+    for index, argument in enumerate(passed):
+        serve.add("LOAD_DEREF" if argument in code.co_cellvars else "LOAD_FAST", index)
+    serve.call(len(passed))
+    serve.add("RETURN_VALUE")
+    text.add("COPY", 1)
+    text.add("POP_JUMP_FORWARD_IF_NONE" if _VERSION < (3, 12) else "POP_JUMP_IF_NONE", len(serve) // 2)
+    text.append(serve)
+    text.add("POP_TOP")
+    start = _after_resume(code.co_code)
+    return code.replace(
+        co_code=code.co_code[:start] + bytes(text) + code.co_code[start:],
+        co_consts=(*consts, MARK, code),
+        co_names=(*code.co_names, name),
+        co_stacksize=max(code.co_stacksize, len(keys) + 4),
+        co_linetable=_with_lines(code.co_linetable, start // 2, len(text) // 2),
+        co_exceptiontable=_shifted(code.co_exceptiontable, len(text) // 2),
+    )
+
+
+def with_constants(code: CodeType, index: int, constant: Any) -> CodeType:
+    """The code with another constant, known for what it was, too."""
+    consts = list(code.co_consts)
+    consts[index] = constant
+    return code.replace(co_consts=(*consts, MARK, code))
+
+
+class _Assembler:
+    """Instructions as bytes, each with its inline cache."""
+
+    def __init__(self) -> None:
+        self._content = bytearray()
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def append(self, other: _Assembler) -> None:
+        self._content += other._content
+
+    def add(self, name: str, argument: int = 0) -> None:
+        number = _OPCODES[name]
+        for shift in (24, 16, 8):
+            if argument >> shift:
+                self._content += bytes((_OPCODES["EXTENDED_ARG"], argument >> shift & 255))
+        self._content += bytes((number, argument & 255))
+        caches = _CACHES.get(name, 0) if isinstance(_CACHES, dict) else _CACHES[number]
+        self._content += bytes(2 * caches)
+
+    def call(self, arguments: int) -> None:
+        if _VERSION < (3, 12):
+            self.add("PRECALL", arguments)
+        self.add("CALL", arguments)
+
+
+def _after_resume(content: bytes) -> int:
+    """Where the body begins: cells are made and free variables are there by then."""
+    position = 0
+    while content[position] != _OPCODES["RESUME"]:
+        position += 2  # what comes before has no cache
+    return position + 2
+
+
+def _with_lines(table: bytes, start: int, length: int) -> bytes:
+    """The table of lines with `length` units, from the unit `start` on, that are on the line before.
+
+    An entry begins with a byte that has the highest bit set: its kind, and how many units it covers.
+    """
+    position = units = 0
+    while units < start:
+        units += (table[position] & 7) + 1
+        position += 1
+        while position < len(table) and not table[position] & 128:
+            position += 1
+    if units != start:
+        raise ValueError("the table of lines is not known")
+    more = bytearray()
+    while length:
+        part = min(length, 8)
+        more += bytes((128 | 13 << 3 | part - 1, 0))  # a line without columns, as many lines further: 0
+        length -= part
+    return table[:position] + bytes(more) + table[position:]
+
+
+def _shifted(table: bytes, units: int) -> bytes:
+    """The table of exception handlers, for instructions that stand so many units later."""
+    numbers: list[int] = []
+    position = 0
+    while position < len(table):
+        byte = table[position]
+        number = byte & 63
+        while byte & 64:
+            position += 1
+            byte = table[position]
+            number = number << 6 | byte & 63
+        position += 1
+        numbers.append(number)
+    result = bytearray()
+    for index in range(0, len(numbers), 4):
+        start, length, target, depth = numbers[index : index + 4]
+        entry = b"".join(map(_varint, (start + units, length, target + units, depth)))
+        result += bytes((entry[0] | 128,)) + entry[1:]
+    return bytes(result)
+
+
+def _varint(number: int) -> bytes:
+    """Six bits to a byte, the highest first; all but the last are marked."""
+    chunks = [number & 63]
+    while number >> 6:
+        number >>= 6
+        chunks.insert(0, number & 63 | 64)
+    return bytes(chunks)
