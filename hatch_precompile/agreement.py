@@ -1,72 +1,291 @@
-"""Whether two calls agree: their outputs, the inputs as they left them, their gradients."""
+"""Whether two calls agree: their outputs, the inputs as they left them, their gradients.
+
+Tensors, arrays and floats agree within the tolerances of torch.testing for their dtype; a float has those of
+float32, because that is where it comes from as a rule. Everything else must be equal. What cannot be compared
+is no disagreement, but it is said.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import enum
+import reprlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
 from hatch_precompile.errors import VerifyError
+from hatch_precompile.torch_internals.trees import children, inner_tensors, plain
 
-__all__ = ["compare", "run_backward"]
+__all__ = ["Agreement", "compare", "run_backward"]
+
+_FLOAT = {"rtol": 1.3e-6, "atol": 1e-5}
+# Of these there is one object for each value.
+_SINGLE = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
+_NO_OBJECTS = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+
+
+@dataclass
+class Agreement:
+    """How far two calls that agree are apart. `notes`: what was not, or only in part, compared."""
+
+    largest: float = 0.0
+    notes: list[str] = field(default_factory=list)
 
 
 def run_backward(output: Any) -> None:
     """The backward pass from the sum of every output that needs a gradient."""
     losses = [
-        value.sum()
-        for _, value in _leaves(output)
-        if isinstance(value, torch.Tensor) and value.requires_grad
-    ]  # fmt: skip
+        (torch.view_as_real(tensor) if tensor.is_complex() else tensor).sum()
+        for _, tensor in _tensors_in(output, "", set(), objects=False)
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad
+    ]
     if losses:
         sum(losses[1:], losses[0]).backward()
 
 
-def compare(actual: Any, expected: Any, label: str, *, values: bool = True) -> float:
-    """The largest absolute difference. Raises VerifyError where the two do not agree.
+def compare(
+    actual: Mapping[str, Any], expected: Mapping[str, Any], label: str, *, values: bool = True
+) -> Agreement:
+    """How far they are apart, by name. Raises VerifyError with a sentence where they do not agree.
 
-    values: compare the tensors by torch.testing's tolerances, else only their shapes and dtypes.
+    values: compare what tensors and numbers hold, else only their kinds: types, shapes and dtypes.
     """
-    ours, theirs = dict(_leaves(actual)), dict(_leaves(expected))
-    if list(ours) != list(theirs):
-        raise VerifyError(f"{label}: the bundle returns {list(ours)}, eager {list(theirs)}")
-    largest = 0.0
-    for path, value in ours.items():
-        other = theirs[path]
-        if not isinstance(value, torch.Tensor):
-            if isinstance(value, (int, float, str, bool, bytes, type(None))) and value != other:
-                raise VerifyError(f"{label}: {path} is {value!r}, with eager {other!r}")
-            continue
-        if type(value) is not type(other):
-            raise VerifyError(f"{label}: {path} is a {type(value).__name__}, eager a {type(other).__name__}")
-        if not values:
-            if (value.shape, value.dtype) != (other.shape, other.dtype):
-                raise VerifyError(f"{label}: {path} is {value.dtype} {tuple(value.shape)}, not as with eager")
-            continue
+    comparison = _Comparison(label, values)
+    comparison.require(list(actual) == list(expected), f"has {list(actual)}, with eager {list(expected)}")
+    for name, value in actual.items():
+        comparison.compare(value, expected[name], name)
+    return comparison.found
+
+
+class _Comparison:
+    def __init__(self, label: str, values: bool) -> None:
+        self.label = label
+        self.values = values
+        self.found = Agreement()
+
+    def require(self, condition: bool, text: str) -> None:
+        if not condition:
+            raise VerifyError(f"{self.label}: {text}")
+
+    def note(self, text: str) -> None:
+        if text not in self.found.notes:
+            self.found.notes.append(text)
+
+    def compare(self, ours: Any, theirs: Any, path: str) -> None:
+        if ours is theirs:
+            return
+        self.require(
+            _same_class(type(ours), type(theirs)), f"{path} is a {_name(ours)}, with eager a {_name(theirs)}"
+        )
+        if isinstance(ours, torch.Tensor):
+            self._tensors(ours, theirs, path)
+        elif _is_numpy(ours):
+            self._arrays(ours, theirs, path)
+        elif (items := _items(ours)) is not None:
+            self._containers(items, _items(theirs) or [], path)
+        elif isinstance(ours, (float, complex)):
+            if self.values:
+                self._close(ours, theirs, path, **_FLOAT)
+        elif not _has_equality(ours):
+            self._objects(ours, theirs, path)
+        else:
+            self._equal(ours, theirs, path)
+
+    def _containers(self, ours: list[tuple[str, Any]], theirs: list[tuple[str, Any]], path: str) -> None:
+        keys, other_keys = [key for key, _ in ours], [key for key, _ in theirs]
+        self.require(
+            keys == other_keys,
+            f"{path} has {len(keys)} items {reprlib.repr(keys)}, with eager {len(other_keys)} "
+            f"{reprlib.repr(other_keys)}",
+        )
+        for (key, value), (_, other) in zip(ours, theirs, strict=True):
+            self.compare(value, other, path + key)
+
+    def _equal(self, ours: Any, theirs: Any, path: str) -> None:
+        """What has an == of its own. A type's == may itself raise, or answer with something else."""
+        if not self.values:
+            return
         try:
-            torch.testing.assert_close(value, other, equal_nan=True)
-        except AssertionError as error:
-            raise VerifyError(f"{label}: {path} differs from eager: {error}") from None
-        if value.numel() and not value.is_complex():
-            largest = max(
-                largest, float((value.detach().double() - other.detach().double()).abs().nan_to_num().max())
+            equal = bool(ours == theirs)
+        except Exception as error:
+            self.note(f"{path} is a {_name(ours)}, which was not compared: its == raised {_words(error)}")
+            return
+        self.require(equal, f"{path} is {reprlib.repr(ours)}, with eager {reprlib.repr(theirs)}")
+
+    def _objects(self, ours: Any, theirs: Any, path: str) -> None:
+        """What is equal to nothing but itself: the tensors it holds are all that can be compared."""
+        tensors = dict(_tensors_in(ours, path, set(), objects=True))
+        others = dict(_tensors_in(theirs, path, set(), objects=True))
+        self.require(
+            list(tensors) == list(others),
+            f"{path}, a {_name(ours)}, holds tensors as {reprlib.repr(list(tensors))}, "
+            f"with eager as {reprlib.repr(list(others))}",
+        )
+        for place, tensor in tensors.items():
+            self.compare(tensor, others[place], place)
+        what = "of which only the tensors were compared" if tensors else "which was not compared"
+        self.note(f"{path} is a {_name(ours)}, {what} with eager")
+
+    # -- tensors ---------------------------------------------------------------------------------
+
+    def _tensors(self, ours: torch.Tensor, theirs: torch.Tensor, path: str) -> None:
+        nested = ours.is_nested and theirs.is_nested  # jagged sizes are other symbols in each call
+        for attribute in ("dtype", "device", "layout", *(() if nested else ("shape",))):
+            value, other = getattr(ours, attribute), getattr(theirs, attribute)
+            value, other = (tuple(value), tuple(other)) if attribute == "shape" else (value, other)
+            self.require(value == other, f"{path} has {attribute} {value}, with eager {other}")
+        self.require(
+            ours.requires_grad or not theirs.requires_grad, f"{path} needs no gradient, with eager it does"
+        )
+        if nested:
+            parts, others = ours.unbind(), theirs.unbind()
+            self.require(
+                len(parts) == len(others), f"{path} has {len(parts)} parts, with eager {len(others)}"
             )
-    return largest
+            for number, (part, other) in enumerate(zip(parts, others, strict=True)):
+                self._tensors(part, other, f"{path}[{number}]")
+            return
+        if ours.layout is torch.strided and _strides(ours) != _strides(theirs):
+            self.note(f"{path} has strides {ours.stride()}, with eager {theirs.stride()}")
+        wrapped = inner_tensors(ours)
+        if wrapped is not None:
+            self._wrapped(ours, theirs, wrapped, path)
+        elif self.values and ours.is_meta:
+            self.note(f"{path} is on the meta device and has no values to compare")
+        elif self.values:
+            self._plain_tensors(plain(ours), plain(theirs), path)
+
+    def _wrapped(
+        self, ours: torch.Tensor, theirs: torch.Tensor, wrapped: tuple[list[str], Any], path: str
+    ) -> None:
+        names, context = wrapped
+        other_names, other_context = inner_tensors(theirs) or ([], None)
+        self.require(
+            list(names) == list(other_names), f"{path} wraps {list(names)}, with eager {list(other_names)}"
+        )
+        for name in names:
+            self.compare(getattr(ours, name), getattr(theirs, name), f"{path}.{name}")
+        self.compare(context, other_context, f"{path}.__tensor_flatten__()[1]")
+
+    def _plain_tensors(self, ours: torch.Tensor, theirs: torch.Tensor, path: str) -> None:
+        if ours.layout is torch.sparse_coo:
+            ours, theirs = ours.coalesce(), theirs.coalesce()
+        tolerances = {}
+        if ours.dtype.is_floating_point and ours.dtype.itemsize == 1:  # torch.testing has none for float8
+            step = torch.finfo(ours.dtype).eps
+            tolerances = {"rtol": 2 * step, "atol": step / 8}
+            ours, theirs = ours.float(), theirs.float()
+        self._close(ours, theirs, path, **tolerances)
+
+    def _close(self, ours: Any, theirs: Any, path: str, **tolerances: float) -> None:
+        try:
+            torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerances)
+        except AssertionError as error:
+            raise VerifyError(f"{self.label}: {path} differs from eager: {error}") from None
+        except Exception as error:
+            self.note(f"{path} is a {_name(ours)}, which torch.testing cannot compare: {_words(error)}")
+            return
+        ours, theirs = torch.as_tensor(ours), torch.as_tensor(theirs)
+        if ours.layout is torch.strided and ours.numel() and not ours.is_quantized:
+            wide = torch.complex128 if ours.is_complex() else torch.float64
+            apart = (ours.to(wide) - theirs.to(wide)).abs().nan_to_num(0.0, 0.0)  # inf - inf, nan - nan
+            self.found.largest = max(self.found.largest, float(apart.max()))
+
+    # -- arrays ----------------------------------------------------------------------------------
+
+    def _arrays(self, ours: Any, theirs: Any, path: str) -> None:
+        numpy = sys.modules["numpy"]
+        for attribute in ("dtype", "shape"):
+            value, other = getattr(ours, attribute), getattr(theirs, attribute)
+            self.require(value == other, f"{path} has {attribute} {value}, with eager {other}")
+        if not self.values:
+            return
+        mine, other = numpy.asarray(ours), numpy.asarray(theirs)
+        kind = mine.dtype.kind
+        if kind == "O":
+            self.compare(mine.ravel().tolist(), other.ravel().tolist(), path)
+        elif kind in "fc" and mine.dtype.itemsize <= (8 if kind == "f" else 16):
+            native = mine.dtype.newbyteorder("=")
+            # Copies: torch reads neither strides below zero nor what may not be written to.
+            self._close(torch.tensor(mine.astype(native)), torch.tensor(other.astype(native)), path)
+        elif kind in "fc":
+            self.require(
+                bool(numpy.allclose(mine, other, equal_nan=True)),
+                f"{path} differs from eager: {reprlib.repr(ours)} and {reprlib.repr(theirs)}",
+            )
+        else:
+            if kind in "mM":  # no time is equal to itself
+                mine, other = mine.astype("i8"), other.astype("i8")
+            self.require(
+                bool(numpy.array_equal(mine, other)),
+                f"{path} is {reprlib.repr(ours)}, with eager {reprlib.repr(theirs)}",
+            )
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (Mapping, tuple, list)):
-        yield f"type of {path or 'it'}", type(value).__qualname__
+def _items(value: Any) -> list[tuple[str, Any]] | None:
+    """What a container holds, each with the key that leads to it; None for what is none."""
     if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}[{key!r}]")
-    elif isinstance(value, (tuple, list)):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}[{index}]")
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for spec in dataclasses.fields(value):
-            yield from _leaves(getattr(value, spec.name), f"{path}.{spec.name}")
-    else:
+        return [(f"[{key!r}]", item) for key, item in value.items()]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in dataclasses.fields(value)]
+        return [(f".{name}", getattr(value, name)) for name in names if hasattr(value, name)]
+    known = children(value)
+    if known is not None:
+        return known
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview, range)):
+        return [(f"[{index}]", item) for index, item in enumerate(value)]
+    return None
+
+
+def _tensors_in(value: Any, path: str, seen: set[int], *, objects: bool) -> Iterator[tuple[str, Any]]:
+    """The tensors and arrays in a value, each with where it is; `objects`: also in attributes of objects."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor) or _is_numpy(value):
         yield path, value
+        return
+    items = _items(value)
+    if items is None and objects and not isinstance(value, _NO_OBJECTS):
+        items = [(f".{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
+    for key, item in items or ():
+        yield from _tensors_in(item, path + key, seen, objects=objects)
+
+
+def _has_equality(value: Any) -> bool:
+    """Whether another object may be equal to it."""
+    own: Any = type(value).__eq__
+    return own is not object.__eq__ or isinstance(value, _SINGLE)
+
+
+def _is_numpy(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+
+
+def _same_class(ours: type, theirs: type) -> bool:
+    """A class that is made in each call is another one each time."""
+    return ours is theirs or (
+        (ours.__module__, ours.__qualname__) == (theirs.__module__, theirs.__qualname__)
+        and "<locals>" in ours.__qualname__
+    )
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    """The strides that matter to where an element is."""
+    if not tensor.numel():
+        return []
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+def _name(value: Any) -> str:
+    return type(value).__qualname__
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"

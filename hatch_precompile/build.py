@@ -227,7 +227,7 @@ def _capture_one(
             f"entrypoint {entrypoint.name}: no progress for {config.timeout:.0f} s (timeout) after: {last}"
         )
     raise CaptureError(
-        f"entrypoint {entrypoint.name}: the capturing process ended with {finished.returncode}:\n"
+        f"entrypoint {entrypoint.name}: the capturing process {finished.ending()}:\n"
         + "\n".join(event.text for event in said[-30:])
     )
 

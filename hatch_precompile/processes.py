@@ -73,6 +73,15 @@ class Finished:
     tail: list[str]
     timed_out: bool
 
+    def ending(self) -> str:
+        """How its process ended, in words."""
+        if self.returncode >= 0:
+            return f"ended with {self.returncode}"
+        try:
+            return f"was ended by {signal.Signals(-self.returncode).name}"
+        except ValueError:  # a signal without a name
+            return f"was ended by signal {-self.returncode}"
+
 
 def run_module(
     module: str,

@@ -117,7 +117,7 @@ def run_samples(
         if found.error:
             raise VerifyError(f"entrypoint {entrypoint.name}: {found.error}")
         return found.results
-    ending = f"was silent for {timeout:.0f} s" if finished.timed_out else f"ended with {finished.returncode}"
+    ending = f"was silent for {timeout:.0f} s" if finished.timed_out else finished.ending()
     said = [event.text for event in heard if event.text]
     raise VerifyError(
         f"entrypoint {entrypoint.name}: the verifying process {ending}:\n" + "\n".join(said[-20:])

@@ -169,9 +169,8 @@ class Installation:
         from .activation import Frame
 
         _check_torch(self.manifest)
-        if (
-            self.mode and self.variant is None
-        ):  # it is being watched: say at once what would be said at the first call
+        # It is being watched: say at once what would be said at the first call.
+        if self.mode and self.variant is None:
             self.variant = _choose_variant(self.manifest)
         self.frames = [Frame(self, record, number) for number, record in enumerate(self.manifest["frames"])]
 

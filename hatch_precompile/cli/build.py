@@ -13,11 +13,12 @@ from rich.console import Console
 from rich.live import Live
 
 from hatch_precompile.cli.board import Board
-from hatch_precompile.cli.printing import note, size, table
+from hatch_precompile.cli.printing import note, table
 from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.frontend import Built, build_wheel
 from hatch_precompile.manifests import FoundManifest, ManifestError, find
 from hatch_precompile.project import read_project
+from hatch_precompile.units import in_bytes
 
 __all__ = ["build"]
 
@@ -121,7 +122,7 @@ def _show(summary: dict[str, Any]) -> None:
             each["samples"],
             each["entries"],
             each["graphs"],
-            size(each["library_bytes"]),
+            in_bytes(each["library_bytes"]),
             _number(each["capture_seconds"], "{:.1f} s"),
             _number(each["verify_seconds"], "{:.1f} s"),
             _number(each["largest_difference"], "{:.1e}"),
@@ -133,7 +134,7 @@ def _show(summary: dict[str, Any]) -> None:
         click.echo(problem)
     if summary["report"] is not None:
         click.echo(f"the report of the build is {summary['report']}")
-    click.echo(f"{summary['wheel']}, {size(summary['bytes'])}, {summary['seconds']:.0f} s")
+    click.echo(f"{summary['wheel']}, {in_bytes(summary['bytes'])}, {summary['seconds']:.0f} s")
 
 
 def _number(value: float | None, form: str) -> str | None:

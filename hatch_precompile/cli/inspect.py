@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hatch_precompile.cli.printing import count, size, table
+from hatch_precompile.cli.printing import count, table
 from hatch_precompile.manifests import (
     FoundManifest,
     ManifestError,
@@ -21,6 +21,7 @@ from hatch_precompile.manifests import (
     guards_of,
     with_entrypoint,
 )
+from hatch_precompile.units import in_bytes
 
 __all__ = ["inspect", "show"]
 
@@ -69,7 +70,7 @@ def show(bundle: FoundManifest, console: Console) -> None:
     total = sum(bundle.sizes.values())
     console.print(
         f"[bold]{bundle.package}[/]: bundle format {manifest.get('format', '?')}, "
-        f"{len(bundle.sizes)} files, {size(total)}"
+        f"{len(bundle.sizes)} files, {in_bytes(total)}"
     )
     built_with = manifest.get("built_with", {})
     console.print(
@@ -119,7 +120,7 @@ def _libraries(manifest: dict[str, Any], sizes: dict[str, int]) -> Table:
         compiled = [files[name] for files in graphs if name in files]
         weight = sum(sizes.get(path, 0) for files in compiled for path in files)
         requires = ", ".join(variant.get("requires") or []) or "nothing"
-        rows.append([name, f"{len(compiled)} of {len(graphs)}", size(weight), requires])
+        rows.append([name, f"{len(compiled)} of {len(graphs)}", in_bytes(weight), requires])
     return table("variants", ["name", "graphs", "size", "the CPU must have"], rows)
 
 

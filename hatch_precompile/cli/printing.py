@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-__all__ = ["count", "note", "size", "table"]
+__all__ = ["count", "note", "table"]
 
 
 def table(title: str, columns: list[str], rows: Iterable[list[Any]]) -> Table:
@@ -23,15 +23,6 @@ def table(title: str, columns: list[str], rows: Iterable[list[Any]]) -> Table:
 def count(value: Any) -> Any:
     """The length of a list; a number stands for itself."""
     return len(value) if isinstance(value, (list, dict)) else value
-
-
-def size(weight: float) -> str:
-    """A number of bytes, for people."""
-    for unit in ("B", "kB"):
-        if weight < 1000:
-            return f"{weight:.3g} {unit}"
-        weight /= 1000
-    return f"{weight:.3g} MB"
 
 
 def note(text: str) -> None:

@@ -18,6 +18,7 @@ from hatch_precompile.events import Event
 from hatch_precompile.page.misses import expected_misses
 from hatch_precompile.page.sizes import graph_bars, guard_bars, shares
 from hatch_precompile.page.timeline import timeline
+from hatch_precompile.units import in_bytes
 
 __all__ = ["render"]
 
@@ -45,7 +46,7 @@ def render(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["size"] = _size
+    environment.filters["size"] = in_bytes
     environment.filters["zip"] = lambda names, colours: zip(names, cycle(colours), strict=False)
     template = environment.from_string(files(__name__).joinpath("page.html").read_text("utf-8"))
     return template.render(
@@ -116,12 +117,3 @@ def _warnings(manifest: dict[str, Any], events: Sequence[Event]) -> list[tuple[s
                 text = f"An entry of {frame['qualname']} imports torch._dynamo when it runs."
                 found.append((entrypoint, text))
     return list(dict.fromkeys(found))
-
-
-def _size(number: float) -> str:
-    """Bytes, for people."""
-    for unit in ("B", "kB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} MB"

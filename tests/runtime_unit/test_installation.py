@@ -70,8 +70,8 @@ class TestManifest:
             installation._read_manifest(str(tmp_path))
 
 
-class TestVariantAskedFor:
-    """The one that is asked for, as verification does where there are several, is the one that is used."""
+class TestVariantThatIsAskedFor:
+    """As the verification of a wheel with several asks for each."""
 
     @pytest.fixture
     def directory(self, tmp_path: Path) -> Path:

@@ -32,7 +32,7 @@ from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
 from hatch_precompile.lower.parallel_checks import THROWING_HELPERS
 from hatch_precompile.runtime_package import runtime
-from hatch_precompile.torch_internals import libraries, operators, vectors
+from hatch_precompile.torch_internals import libraries, operators, trees, vectors
 from hatch_precompile.variants import _EXTENSIONS, _LEVELS, _needed
 
 REPOSITORY = Path(__file__).parents[2]
@@ -694,3 +694,37 @@ class TestRuntime:
                 capabilities
             )
         assert isinstance(torch.version.git_version, str)
+
+
+class TestTrees:
+    """What verification looks into answers with."""
+
+    def test_a_container_that_torch_knows_is_taken_apart_one_level_deep(self) -> None:
+        assert trees.children({"a": [1, 2], "b": None}) == [("['a']", [1, 2]), ("['b']", None)]
+        assert trees.children([(1,), 2]) == [("[0]", (1,)), ("[1]", 2)]
+        values = torch.ones(2).max(dim=0)
+        assert [child for _, child in trees.children(values) or ()] == list(values)
+        assert trees.children([]) == []
+
+    @pytest.mark.parametrize("leaf", [5, "text", None, torch.ones(1), object()])
+    def test_anything_else_is_not(self, leaf: Any) -> None:
+        assert trees.children(leaf) is None
+
+    def test_tensors_that_wrap_others_say_which(self) -> None:
+        from torch.testing._internal.two_tensor import TwoTensor
+
+        found = trees.inner_tensors(TwoTensor(torch.ones(1), torch.ones(1)))
+        assert found is not None
+        assert found[0] == ["a", "b"]
+        assert trees.inner_tensors(torch.ones(1)) is None
+
+    def test_a_subclass_is_seen_without_what_it_overrides(self) -> None:
+        class Loud(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, *_: Any, **__: Any) -> Any:
+                raise AssertionError("called")
+
+        loud = torch.Tensor._make_subclass(Loud, torch.ones(1))
+        assert type(trees.plain(loud)) is torch.Tensor
+        assert type(trees.plain(torch.nn.Parameter(torch.ones(1)))) is torch.Tensor
+        assert trees.plain(torch.eye(2).to_sparse()).is_sparse
