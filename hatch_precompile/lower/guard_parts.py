@@ -75,8 +75,10 @@ def share_parts(items: list[Item]) -> tuple[list[str], list[Part]]:
     gone: set[int] = set()
     for size in sorted((size for size in by_size if size >= _WORTH_LINES), reverse=True):
         same: dict[tuple[str, ...], list[tuple[Block, list[str]]]] = defaultdict(list)
+        # A value with no check of its own has the very lines of the one value that is reached from it.
+        inside = {id(inner) for block in by_size[size] for inner in _blocks(block.items)}
         for block in by_size[size]:
-            if id(block) not in gone:
+            if id(block) not in gone | inside:
                 lines, names = _renamed(block)
                 if names is not None:
                     same[lines].append((block, names))

@@ -83,3 +83,10 @@ def test_a_block_that_uses_a_variable_from_outside_stays_where_it_is() -> None:
         items += [f"{name} = L['{name}']", Block(name, [line.format(v=name) for line in lines])]
     before = flat(items)
     assert share_parts(items) == (before, [])
+
+
+def test_a_block_that_only_leads_to_another_does_not_share_with_it() -> None:
+    checks = [f"if not (c1[{number}] is c2): return False" for number in range(6)]
+    lines, parts = share_parts(["v0 = G", Block("v0", [Block("c1", list(checks))])])
+    assert lines == ["v0 = G", *checks]
+    assert parts == []
