@@ -193,9 +193,11 @@ class Site:
         self.undo: Callable[[], None] = self._give_back
 
     def _give_back(self) -> None:
-        """Give the function its own code back, unless somebody has given it another since."""
+        """Give the function the code back that it had. Where somebody has given it another since, the prologue
+        in that one is marked, and goes when they give theirs back."""
+        self.globals[self.name]._precompiled_retired = True
         if self.function is not None and self.function.__code__ is self.code:
-            self.function.__code__ = self.body
+            self.function.__code__ = _in_use(self.body, self.globals)
 
     def eager(self, frame_locals: dict[str, Any] | None = None) -> FunctionType:
         """The function as it is without us. frame_locals: where the cells are, if it is made of them."""
@@ -354,6 +356,16 @@ def _function(value: Any) -> FunctionType:
     if type(value) is not FunctionType:
         raise Stale(f"{value!r} is not a function")
     return value
+
+
+def _in_use(code: CodeType, module_globals: dict[str, Any]) -> CodeType:
+    """Code without the prologues of entrypoints that were uninstalled, of any wheel."""
+    while original(code) is not code:
+        dispatcher = module_globals.get(code.co_names[-1]) if code.co_names else None
+        if not getattr(dispatcher, "_precompiled_retired", False):
+            break
+        code = code.co_consts[-1]
+    return code
 
 
 def _replace_constant(function: FunctionType, path: list[int], constant: CodeType) -> Callable[[], None]:
