@@ -429,8 +429,8 @@ def library_caller(
 
     for function in (call, call_with_scalars, boxed):
         leave_untraced(function, below=True)
-    caller: Any = call_with_scalars if scalars else call
-    caller.boxed = boxed
+    caller: Callable[..., Any] = call_with_scalars if scalars else call
+    caller.boxed = boxed  # type: ignore[attr-defined]
     return caller
 
 
@@ -456,9 +456,8 @@ def python_caller(code: CodeType, namespace: dict[str, Any], record: dict[str, A
 
     for function in (call, boxed):
         leave_untraced(function, below=True)
-    caller: Any = call
-    caller.boxed = boxed
-    return caller
+    call.boxed = boxed  # type: ignore[attr-defined]
+    return call
 
 
 def without_overrides(graph: Callable[..., Any]) -> Callable[..., Any]:
@@ -549,7 +548,9 @@ def with_effects(call: Callable[..., Any], record: dict[str, Any]) -> Callable[.
 
 def _view_like(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
     """A view of `base` with the shape, strides, offset and dtype of a view the library made of it."""
-    if base.is_complex() != view.is_complex():
-        base = torch.view_as_real(base) if base.is_complex() else torch.view_as_complex(base)
-    out = base.as_strided(view.size(), view.stride(), view.storage_offset())
-    return out if out.dtype == view.dtype else out.view(view.dtype)
+    if base.dtype != view.dtype:
+        # Strides and offset count elements of the view's dtype, from the beginning of the memory.
+        base = base.as_strided((base.untyped_storage().nbytes() // base.element_size(),), (1,), 0)
+        smaller = max(1, view.element_size() // base.element_size())
+        base = base[: base.numel() // smaller * smaller].view(view.dtype)
+    return base.as_strided(view.size(), view.stride(), view.storage_offset())

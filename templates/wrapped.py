@@ -52,6 +52,7 @@ class WrappedGraph:
                 settings, steps = pickle.loads(self._wrapping)
                 config = schemas.CacheableAOTConfig(**settings)
                 function = _boxed(self._forward)
+                backward = _boxed(self._backward, backward=True) if self._backward else None
                 for name, arguments, metadata in steps:
                     if name == "AOTDispatchAutograd":
                         spec = runtime_wrappers.AOTDispatchAutogradCompileSpec(

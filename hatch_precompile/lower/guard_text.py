@@ -39,9 +39,19 @@ class GuardText:
         self._stub: list[str] = []
 
     def end_stub(self) -> None:
-        """What is written so far, and needs no constant, is what an entry asks before it is loaded."""
+        """What is written so far, and needs no constant, is what an entry asks before it is loaded.
+
+        Nor may it need a variable whose value needs one: the stub would raise, and so refuse, for ever.
+        """
         self._items[:] = flat(self._items)
-        self._stub = [line for line in flat(self._items) if not re.search(r"\bc\d+\b", line)]
+        self._stub = []
+        missing: set[str] = set()
+        for line in flat(self._items):
+            names = set(re.findall(r"\b[cv]\d+\b", line))
+            if names & missing or any(name.startswith("c") for name in names):
+                missing.update(re.findall(r"^(v\d+) = ", line))
+            else:
+                self._stub.append(line)
 
     @contextlib.contextmanager
     def block(self, variable: str) -> Iterator[None]:
