@@ -12,7 +12,8 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
-from .references import Damaged, Stale, check, decode
+from .inputs import check_inputs
+from .references import Damaged, Stale, decode
 
 if TYPE_CHECKING:
     from .activation import Frame
@@ -138,10 +139,7 @@ class Entry:
         return self.ready
 
     def _load(self, data: dict[str, Any]) -> None:
-        for module, steps, fingerprint in data["traced"]:
-            if module not in sys.modules and module.partition(".")[0] == "torch":
-                continue  # torch is the very same version, and nobody can have changed what is not here
-            check(module, steps, fingerprint)
+        check_inputs(data["inputs"])
         log = self.frame.installation.log
         stands_in = self if log is None else _Announced(self, log)
         code = prepare_guard(self._namespace, data, self.frame.globals, stands_in)
