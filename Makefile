@@ -28,7 +28,7 @@ help:
 	@echo "make chart   the chart of the README, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make conformance     models of transformers in their true sizes; build/conformance.json"
-	@echo "make reference  what is made from the keys of the configuration: a JSON schema, docs/configuration.md"
+	@echo "make reference  what is made from the code: a JSON schema, docs/configuration.md, docs/inputs.md"
 	@echo "make docs    the documentation as a site; build/site/index.html"
 	@echo "make clean   removes what these wrote, environments included"
 

@@ -1,6 +1,7 @@
-"""Writes what is made from config.py: `python -m hatch_precompile.reference`, in a checkout.
+"""Writes what is made from the code: `python -m hatch_precompile.reference`, in a checkout.
 
-That is schema.json beside this file, and the lists of keys in docs/configuration.md. A test compares them.
+From config.py schema.json beside this file, and the lists of keys in docs/configuration.md; from inputs.py
+docs/inputs.md. Tests compare them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo
 
 from hatch_precompile.config import Config, Dimension, Entrypoint
+from hatch_precompile.inputs import inputs_page
 from hatch_precompile.schema import describe_fields, table_schema
 from hatch_precompile.tables import describe
 
@@ -62,6 +64,7 @@ def main() -> None:
     (plugin / "schema.json").write_text(schema_text(), "utf-8")
     page = plugin.parent / "docs" / "configuration.md"
     page.write_text(with_keys(page.read_text("utf-8")), "utf-8")
+    (page.parent / "inputs.md").write_text(inputs_page(), "utf-8")
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ class Site:
         self.undo: Callable[[], None] = self._give_back
 
     def _give_back(self) -> None:
-        """Give the function the code back that it had. Where somebody has given it another since, the prologue
+        """Give the function the code back that it had. If somebody has given it another since, the prologue
         in that one is marked, and goes when they give theirs back."""
         self.globals[self.name]._precompiled_retired = True
         if self.function is not None and self.function.__code__ is self.code:

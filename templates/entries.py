@@ -8,13 +8,15 @@ import marshal
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
 from .activation import CELLS
-from .references import Damaged, Stale, check, decode
+from .inputs import check_inputs
+from .references import Damaged, Stale, decode
 
 if TYPE_CHECKING:
     from .activation import Frame, Site
@@ -25,7 +27,16 @@ __all__ = ["Bundle", "Entry", "heads", "prepare_guard"]
 class Bundle:
     """Reads files of one bundle, each checked against the manifest's sha256 before it is used."""
 
-    def __init__(self, directory: str, package: str, manifest: dict[str, Any], variant: str) -> None:
+    def __init__(
+        self,
+        directory: str,
+        package: str,
+        manifest: dict[str, Any],
+        variant: str,
+        lock: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        """lock: gives what is held while anything is loaded."""
+        self._lock = lock
         self.directory = directory
         self.package = package
         self.manifest = manifest
@@ -64,7 +75,8 @@ class Bundle:
 
                 backward = self._library(record["backward"]) if "backward" in record else None
                 wrapping = self.read(record["wrapping"])
-                self._graphs[number] = WrappedGraph(self._library(record), backward, wrapping).caller()
+                graph = WrappedGraph(self._library(record), backward, wrapping, self._lock)
+                self._graphs[number] = graph.caller()
         return self._graphs[number]
 
     def _library(self, record: dict[str, Any]) -> Callable[..., Any]:
@@ -167,10 +179,7 @@ class Entry:
         return self.ready
 
     def _load(self, data: dict[str, Any]) -> None:
-        for module, steps, fingerprint in data["traced"]:
-            if module not in sys.modules and module.partition(".")[0] == "torch":
-                continue  # torch is the very same version, and nobody can have changed what is not here
-            check(module, steps, fingerprint)
+        check_inputs(data["inputs"])
         log = self.frame.installation.log
         stands_in = self if log is None else _Announced(self, log)
         namespace = torch_private.guard_namespace()

@@ -32,7 +32,7 @@ __all__ = [
 FORMAT = 2
 
 # Seconds a fork waits for what another thread is loading.
-FORK_WAITS = 10.0
+FORK_WAITS = 30.0
 
 # Modules whose code has run while the import system still calls them unfinished.
 executed: set[str] = set()
@@ -99,7 +99,8 @@ class Installation:
         os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._renew)
 
     def _hold(self) -> None:
-        # Loading takes milliseconds. Longer is a thread that waits for this one, which must not wait too.
+        # Loading takes milliseconds, or seconds where torch's wrappers of autograd come in. Longer is a thread
+        # that waits for this one, which must not wait in its turn.
         self._held = self.lock.acquire(timeout=FORK_WAITS)
 
     def _release(self) -> None:
@@ -182,7 +183,9 @@ class Installation:
 
             if self.variant is None:
                 self.variant = _choose_variant(self.manifest)
-            self._bundle = Bundle(self.directory, self.package, self.manifest, self.variant)
+            self._bundle = Bundle(
+                self.directory, self.package, self.manifest, self.variant, lambda: self.lock
+            )
         return self._bundle
 
     def _activate(self, record: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import marshal
+import re
 import sys
 from functools import reduce
 from operator import or_
@@ -27,6 +28,7 @@ __all__ = [
     "follow",
     "function_with",
     "original",
+    "is_torchs",
     "resolve",
     "spell",
     "unwrap",
@@ -149,7 +151,8 @@ def fingerprint(value: Any) -> str:
 
     A function or code object counts with what it executes: bytecode, constants, names; not with
     file names, line numbers or addresses, which differ between machines. A function counts with its
-    default arguments too, as far as they are plain.
+    default arguments too, as far as they are plain, a member of an enumeration with its value, a pattern
+    with its text.
     """
     if isinstance(value, FunctionType):
         defaults = _plain_defaults(value)
@@ -168,27 +171,53 @@ def fingerprint(value: Any) -> str:
         return f"type {value.__module__}.{value.__qualname__}"
     if isinstance(value, BuiltinFunctionType):
         return f"builtin {value.__name__}"
+    if isinstance(value, enum.Enum):
+        inner = value._value_
+        return f"{type(value).__qualname__}.{value._name_} = {inner if _is_plain(inner) else ''!r}"
+    if type(value) is re.Pattern:
+        return f"re.compile({value.pattern!r}, {value.flags})"
     return ""
 
 
 def _plain_defaults(function: FunctionType) -> list[tuple[str, Any]]:
-    """Default arguments that are numbers, words or tuples of these.
+    """Default arguments that are numbers, words, constants of torch or of enumerations, or tuples of these.
 
     Not a text that may be a path: such a default may be made where the module is imported.
     """
-
-    def is_plain(value: Any) -> bool:
-        if type(value) is tuple:
-            return all(map(is_plain, value))
-        if type(value) is str:
-            return "/" not in value
-        return value is None or type(value) in (bool, int, float, complex)
-
     code = function.__code__
     positional = function.__defaults__ or ()
     names = code.co_varnames[code.co_argcount - len(positional) : code.co_argcount]
     found = [*zip(names, positional, strict=True), *sorted((function.__kwdefaults__ or {}).items())]
-    return [(name, value) for name, value in found if is_plain(value)]
+    return [(name, _default(value)) for name, value in found if _is_default(value)]
+
+
+def _is_default(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_default, value))
+    if isinstance(value, (enum.Enum, type)) or type(value) is re.Pattern:
+        return True
+    return _is_plain(value) or is_torchs(value)
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    if type(value) is str:
+        return "/" not in value
+    return value is None or type(value) in (bool, int, float, complex)
+
+
+def _default(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(map(_default, value))
+    return value if _is_plain(value) else fingerprint(value) or str(value)
+
+
+def is_torchs(value: Any) -> bool:
+    """Whether a value is a constant of torch's, such as torch.float32, and its text tells it from others."""
+    torch = sys.modules.get("torch")
+    kinds = () if torch is None else (torch.dtype, torch.device, torch.layout, torch.memory_format)
+    return isinstance(value, kinds)
 
 
 # Code objects compare by value, line table included, so equal keys have equal fingerprints.
@@ -227,7 +256,7 @@ def decode(constant: Any) -> Any:
     Plain values stand for themselves. A list is a tag and its parts: "ref" (module, steps,
     fingerprint), "builtins", "globals" (module), "tuple", "list", "set", "frozenset", "dict",
     "slice", "range", "size", "device", "likeness", "snapshot" (of a dict; what must not be among its keys),
-    "if-imported" (module, parts).
+    "if-imported" (module, parts), "input" (what checks an input at each call).
     """
     if type(constant) is not list:
         return constant
@@ -267,6 +296,10 @@ def decode(constant: Any) -> Any:
         from .likeness import Likeness
 
         return Likeness(decode(parts[0]))
+    if tag == "input":
+        from .inputs import CALL_CHECKS
+
+        return CALL_CHECKS[parts[0]]
     if tag == "if-imported":
         from .late import IfImported
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from . import torch_private
@@ -22,12 +22,17 @@ class WrappedGraph:
     """A graph whose wrappers go on when it is first called."""
 
     def __init__(
-        self, forward: Callable[..., Any], backward: Callable[..., Any] | None, wrapping: bytes
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any] | None,
+        wrapping: bytes,
+        lock: Callable[[], AbstractContextManager[Any]],
     ) -> None:
+        """lock: gives the lock that a fork waits for; what is imported here takes seconds."""
         self._forward = forward
         self._backward = backward
         self._wrapping = wrapping
-        self._lock = threading.Lock()
+        self._lock = lock
         self._function: Callable[[list[Any]], Any] | None = None
 
     def caller(self) -> Callable[..., Any]:
@@ -43,7 +48,7 @@ class WrappedGraph:
         return call
 
     def _wrap(self) -> Callable[[list[Any]], Any]:
-        with self._lock:
+        with self._lock():
             if self._function is None:
                 # First: runtime_wrappers imports torch._dynamo, which imports runtime_wrappers.
                 importlib.import_module("torch._dynamo")
@@ -57,9 +62,7 @@ class WrappedGraph:
                     if name == "AOTDispatchAutograd":
                         spec = runtime_wrappers.AOTDispatchAutogradCompileSpec(
                             compiled_fw_func=function,
-                            compiled_bw_func=_boxed(self._backward, backward=True)
-                            if self._backward
-                            else None,
+                            compiled_bw_func=backward,
                             lazy_backward_info=None,
                             bw_compiler=None,
                             aot_config=config,

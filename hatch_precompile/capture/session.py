@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -45,6 +45,7 @@ from hatch_precompile.lower.conditions import conditions_of
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guard_text import user_line
 from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_guards
+from hatch_precompile.lower.inputs import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime_package import runtime
 from hatch_precompile.torch_internals import (
@@ -292,7 +293,9 @@ class _Session:
             if name.startswith("__resume_at")
         }
         tree = self.recorder.tree(trace.root)
-        guards = lower_guards(tree, trace.frame_globals, trace.injected)
+        traced = [code for code in trace.traced if code not in self.resumes]
+        inputs = inputs_of(trace.code, traced, trace.folded, tree, Namer(trace.frame_globals), self.resumes)
+        guards = lower_guards(tree, trace.frame_globals, trace.injected, inputs)
         if trace.code in self.frames or not self.frames:
             require_free(tree, self.entrypoint.dynamic_numbers)
         number = sum(map(len, self.frames.values()))
@@ -308,7 +311,7 @@ class _Session:
             self.frames[trace.code] = []
             self.frame_names[trace.code] = self._name_frame(trace, tree)
         numbers = sorted(graph for _, graph in graphs.values())
-        record = self._write_entry(number, trace, guards, code, numbers)
+        record = self._write_entry(number, trace, guards, code, inputs.records, numbers)
         self.frames[trace.code].append(record)
         self.conditions[record.data] = conditions_of(tree)
 
@@ -329,7 +332,13 @@ class _Session:
         return self.resumes[code]
 
     def _write_entry(
-        self, number: int, trace: FrameTrace, guards: LoweredGuards, code: LoweredCode, graphs: list[int]
+        self,
+        number: int,
+        trace: FrameTrace,
+        guards: LoweredGuards,
+        code: LoweredCode,
+        inputs: tuple[Any, ...],
+        graphs: list[int],
     ) -> EntryRecord:
         source = f"entries/{number}.guards.txt"
         data = f"entries/{number}.entry"
@@ -338,7 +347,6 @@ class _Session:
         text = title + guards.source
         (self.directory / source).write_text(text)
         name = f"<guards of {trace.code.co_qualname}>"
-        traced = self._traced(trace)
         content = {
             "guard": function_codes(text, name),
             "constants": guards.constants,
@@ -346,8 +354,8 @@ class _Session:
             "state": guards.state,
             "dispatch": self.dispatch,
             "globals": code.globals,
-            "traced": traced,
-            "modules": _modules_named(guards.constants, list(code.globals.values()), traced=traced),
+            "inputs": inputs,
+            "modules": _modules_named(guards.constants, list(code.globals.values()), inputs),
         }
         (self.directory / data).write_bytes(marshal.dumps(content, MARSHAL))
         first = (
@@ -370,23 +378,6 @@ class _Session:
             native=code.native,
         )
 
-    def _traced(self, trace: FrameTrace) -> tuple[tuple[str, tuple[Any, ...], str], ...]:
-        """Every function whose body is in the graph, by name and fingerprint.
-
-        One without a name of its own is found through the identity guard that led to it.
-        """
-        namer = Namer(trace.frame_globals)
-        found: dict[tuple[str, tuple[Any, ...]], str] = {}
-        for code in dict.fromkeys([trace.code, *trace.traced]):
-            if code in self.resumes:
-                continue
-            try:
-                module, steps, fingerprint = _function_reference(namer, code)
-            except Unsupported:
-                continue
-            found[module, tuple(steps)] = fingerprint
-        return tuple((module, steps, mark) for (module, steps), mark in sorted(found.items(), key=repr))
-
     def _frame_record(self, code: CodeType, entries: list[EntryRecord]) -> FrameRecord:
         name = self.frame_names[code]
         return FrameRecord(
@@ -397,23 +388,6 @@ class _Session:
             resume=self.resumes.get(code),
             entries=entries,
         )
-
-
-def _function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[str, Any, str]:
-    """(module, steps, fingerprint) of the function with this code: its default arguments count, too.
-
-    Of the code itself where no function with it has a name. Raises Unsupported where that has none.
-    """
-    _, module, steps, fingerprint = namer.reference(code, None, where)
-    if steps and steps[-1] == ("a", "__code__"):
-        references = runtime("references")
-        way = steps[:-1]
-        function = references.resolve(module, way)
-        if isinstance(function, MethodType):  # a class method is read bound
-            function, way = function.__func__, (*way, ("a", "__func__"))
-        if isinstance(function, FunctionType):
-            return module, way, references.fingerprint(function)
-    return module, steps, fingerprint
 
 
 def require_free(tree: GuardNode, numbers: Sequence[str]) -> None:
@@ -439,15 +413,25 @@ def _graph(value: Any) -> tuple[str, int] | None:
     return None if number is None else ("plain graph" if plain else "graph", int(number))
 
 
-def _modules_named(*parts: Any, traced: Any = ()) -> tuple[str, ...]:
-    """Every module a reference in encoded constants starts from, and those of the traced functions."""
-    # A module of torch's own that is not imported there has not been changed there either.
-    found = {module for module, _, _ in traced if module.partition(".")[0] != "torch"}
+def _modules_named(*parts: Any) -> tuple[str, ...]:
+    """Every module a reference in encoded constants starts from, and those of the inputs."""
+    found: set[str] = set()
+
+    def own(module: str) -> None:
+        # A module of torch's own that is not imported there has not been changed there either.
+        if module.partition(".")[0] != "torch":
+            found.add(module)
 
     def look(value: Any) -> None:
         if isinstance(value, (tuple, list)):
             if len(value) == 4 and value[0] == "ref":
                 found.add(value[1])
+            elif value and value[0] == "function":
+                own(value[1])
+            elif value and value[0] == "classes":
+                for module, _, _ in value[3]:
+                    own(module)
+                return
             for item in value:
                 look(item)
 

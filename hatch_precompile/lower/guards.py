@@ -17,10 +17,12 @@ import torch
 from hatch_precompile.capture.guardtree import GuardNode, Leaf, Relation
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guard_access import access, is_activated, require_container
+from hatch_precompile.lower.guard_inputs import require_hooks, require_inputs
 from hatch_precompile.lower.guard_late import is_late, require_if_imported
 from hatch_precompile.lower.guard_leaves import require_leaf
 from hatch_precompile.lower.guard_tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.guard_text import GuardText, unsupported
+from hatch_precompile.lower.inputs import Inputs
 from hatch_precompile.lower.names import Namer
 
 __all__ = ["LoweredGuards", "function_codes", "lower_guards"]
@@ -50,13 +52,16 @@ class LoweredGuards:
     by_kind: dict[str, int]
 
 
-def lower_guards(root: GuardNode, frame_globals: dict[str, Any], injected: dict[str, Any]) -> LoweredGuards:
+def lower_guards(
+    root: GuardNode, frame_globals: dict[str, Any], injected: dict[str, Any], inputs: Inputs | None = None
+) -> LoweredGuards:
     """Generate the guard function of one recorded tree.
 
-    `injected` maps the names dynamo put into the frame's globals to their values. Raises
-    `Unsupported`, with dynamo's words for the check and its source line, for any it cannot carry.
+    `injected` maps the names dynamo put into the frame's globals to their values; `inputs`: what dynamo took
+    for constant and may change between calls. Raises `Unsupported`, with dynamo's words for the check and its
+    source line, for any it cannot carry.
     """
-    return _Writer(root, frame_globals, injected).write()
+    return _Writer(root, frame_globals, injected, inputs or Inputs()).write()
 
 
 def function_codes(source: str, filename: str) -> tuple[CodeType, ...]:
@@ -68,8 +73,11 @@ def function_codes(source: str, filename: str) -> tuple[CodeType, ...]:
 class _Writer:
     """Walks one tree. Variables are kept by node, and by dynamo's name for the value."""
 
-    def __init__(self, root: GuardNode, frame_globals: dict[str, Any], injected: dict[str, Any]) -> None:
+    def __init__(
+        self, root: GuardNode, frame_globals: dict[str, Any], injected: dict[str, Any], inputs: Inputs
+    ) -> None:
         self.root = root
+        self.inputs = inputs
         self.frame_globals = frame_globals
         self.injected = injected
         self.text = GuardText(Namer(frame_globals, injected))
@@ -91,9 +99,12 @@ class _Writer:
         self._distinguishing = False
         self.text.end_stub()
         self._torch_state()
+        require_inputs(self.text, self.inputs)
         for child in children:
             if id(child) not in set(map(id, small)):
                 self._visit(child)
+        if self.inputs.hooks:
+            require_hooks(self.text, self.root, self._variables)
         tensors = require_tensors(self.text, self._tensors, self.root.relations)
         for relation in self.root.relations:
             self._relation(relation)

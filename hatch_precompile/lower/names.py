@@ -263,6 +263,11 @@ def _find_constant(base: CodeType, wanted: CodeType) -> tuple[Step, ...] | None:
 
 
 def _modules_by_file() -> dict[str, str]:
+    return _files(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _files(_modules: int) -> dict[str, str]:
     files: dict[str, str] = {}
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -25,14 +25,18 @@ from hatch_precompile.torch_internals.dynamo import (
     resume_function,
     tracing_frames,
 )
+from hatch_precompile.torch_internals.folded import Call, Folded, Obstacle
 from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.settings import capture_settings
 
 __all__ = [
     "NO_LIMIT",
     "NO_OPERATIONS",
+    "Call",
     "CompiledGraph",
+    "Folded",
     "FrameTrace",
+    "Obstacle",
     "capture_settings",
     "compile_graph",
     "compiled_graph",

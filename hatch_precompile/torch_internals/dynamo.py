@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch.utils._sympy.numbers import int_oo
 
+from hatch_precompile.torch_internals.folded import Folded, folded_in
+from hatch_precompile.torch_internals.folding import watching_folding
+
 __all__ = [
     "NO_LIMIT",
     "NO_OPERATIONS",
@@ -47,6 +50,7 @@ class FrameTrace:
     code, new_code: the frame's bytecode before and after; frame_globals: the dict it runs in
     injected: names dynamo put into that dict, with their values; root: the RootGuardManager
     traced: every code object whose body was traced into the graph
+    folded: what else the trace took for constant
     """
 
     code: CodeType
@@ -55,6 +59,7 @@ class FrameTrace:
     injected: dict[str, Any]
     root: Any
     traced: list[CodeType]
+    folded: Folded
 
 
 def guard_manager_classes() -> tuple[type, ...]:
@@ -138,9 +143,9 @@ def tracing_frames(
         traced = list(output_graph.tracing_context.traced_code)
         frame_globals = output_graph.global_scope
         build(self, f_code, output_graph, *args, **kwargs)
-        on_frame(
-            FrameTrace(f_code, transformed[f_code], frame_globals, injected, self.guard_manager.root, traced)
-        )
+        root = self.guard_manager.root
+        folded = folded_in(output_graph)
+        on_frame(FrameTrace(f_code, transformed[f_code], frame_globals, injected, root, traced, folded))
 
     def compile_and_watch(code: CodeType, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -155,7 +160,8 @@ def tracing_frames(
     CheckFunctionManager.__init__ = build_guards
     convert_frame._compile = compile_and_watch
     try:
-        yield
+        with watching_folding():
+            yield
     finally:
         handle.remove()
         CheckFunctionManager.__init__ = build

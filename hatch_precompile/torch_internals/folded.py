@@ -1,0 +1,129 @@
+"""What one trace rests on besides its guards; torch_internals/folding.py fills it in while dynamo traces."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+__all__ = [
+    "Call",
+    "Folded",
+    "Obstacle",
+    "constants",
+    "folded",
+    "folded_in",
+    "in_the_library",
+    "of_torch",
+    "stop",
+    "where",
+]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function that dynamo called while it traced, and put the answer into the graph.
+
+    state: whether it asks the process for something that may be different at the next call
+    """
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    value: Any
+    state: bool
+    where: str
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Something that was folded and cannot be compared in another process."""
+
+    construct: str
+    where: str
+    advice: str
+
+
+@dataclass
+class Folded:
+    """What one frame's trace rests on.
+
+    functions: those whose code was traced, with whether a guard led to each; helpers: the code that ran
+    below functions that dynamo does not look into; classes: all that took part; attributes: names looked up
+    environment: variables with their values, None for one that is not set
+    names: (module, name) of globals of the standard library, which dynamo takes for constant
+    objects: instances and members of enumerations that were met without a guard
+    installed: modules that `importlib.util.find_spec` was asked for, with whether it found them
+    hooks: whether a module was called in the trace, which calls the hooks that are there
+    """
+
+    functions: dict[FunctionType, bool] = field(default_factory=dict)
+    helpers: dict[CodeType, None] = field(default_factory=dict)
+    classes: dict[type, None] = field(default_factory=dict)
+    attributes: set[str] = field(default_factory=set)
+    environment: dict[str, str | None] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    names: dict[tuple[str, str], str] = field(default_factory=dict)
+    objects: dict[int, Any] = field(default_factory=dict)
+    installed: dict[str, bool] = field(default_factory=dict)
+    obstacles: list[Obstacle] = field(default_factory=list)
+    hooks: bool = False
+
+
+_KEPT = "_precompile_folded"
+
+
+def folded_in(output_graph: Any) -> Folded:
+    """What was folded into one graph."""
+    found: Folded = vars(output_graph.tracing_context).setdefault(_KEPT, Folded())
+    return found
+
+
+def folded() -> Folded:
+    """For the trace under way. Dynamo starts a frame again, with a new context, where it breaks a graph."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None:
+        return Folded()
+    found: Folded = vars(context).setdefault(_KEPT, Folded())
+    return found
+
+
+def where() -> str:
+    """The line of the program that is being traced: `model.py:10 in forward`."""
+    stack = [frame for frame in torch._guards.TracingContext.extract_stack() if not of_torch(frame.filename)]
+    own = [frame for frame in stack if not in_the_library(frame.filename)] or stack
+    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""
+
+
+@functools.cache
+def of_torch(filename: str) -> bool:
+    """Whether a file is one of torch\'s."""
+    return filename.startswith(str(Path(torch.__file__).parent) + os.sep)
+
+
+def stop(construct: str, advice: str) -> None:
+    """Keep an obstacle at the line that is being traced."""
+    folded().obstacles.append(Obstacle(construct, where(), advice))
+
+
+def constants(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The values of arguments, where all are known while tracing."""
+    try:
+        return (
+            tuple(arg.as_python_constant() for arg in args),
+            {name: value.as_python_constant() for name, value in kwargs.items()},
+        )
+    except NotImplementedError:
+        return None
+
+
+def in_the_library(filename: str) -> bool:
+    """Whether a file is of Python\'s standard library."""
+    return (
+        filename.startswith(("<frozen ", str(Path(os.__file__).parent))) and "site-packages" not in filename
+    )

@@ -1,0 +1,153 @@
+"""Watches every place where dynamo takes something for constant that it has no guard for.
+
+Its guards are complete within one process. What cannot change there it does not guard: the code that it
+inlines, what a class has, the environment, the answers of functions about the process. Here every place where
+that happens is watched, so that a build can carry each such thing as an input of the entry, or stop.
+
+Seen in torch 2.13.0. Where a place is gone, `watching_folding` fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+from hatch_precompile.torch_internals.folded import (
+    constants,
+    folded,
+    stop,
+    where,
+)
+from hatch_precompile.torch_internals.folding_calls import watch_calls
+from hatch_precompile.torch_internals.folding_values import watch_values
+
+__all__ = ["watching_folding"]
+
+
+@contextlib.contextmanager
+def watching_folding() -> Iterator[None]:
+    """For the length of the block, `folded_in` knows what each graph was folded from."""
+    with contextlib.ExitStack() as stack:
+
+        def watch(owner: Any, name: str, wrapper: Callable[..., Callable[..., Any]]) -> None:
+            raw = vars(owner)[name]
+            own = getattr(owner, name)
+            wrapped = functools.wraps(own)(wrapper(own))
+            setattr(owner, name, staticmethod(wrapped) if isinstance(raw, staticmethod) else wrapped)
+            stack.callback(setattr, owner, name, raw)
+
+        _watch_code(watch)
+        watch_values(watch)
+        watch_calls(watch)
+        yield
+
+
+def _watch_code(watch: Callable[..., None]) -> None:
+    from torch._dynamo import symbolic_convert
+    from torch._dynamo.variables import builtin, nn_module, user_defined
+    from torch._dynamo.variables.misc import ConstantLikeVariable
+
+    inline = symbolic_convert.InliningInstructionTranslator
+    watch(inline, "build_inline_tracer", _inlining)
+    watch(inline, "get_globals_source_and_value", _standard_globals)
+    watch(user_defined.UserDefinedClassVariable, "__init__", _class)
+    watch(user_defined.UserDefinedObjectVariable, "__init__", _instance)
+    watch(ConstantLikeVariable, "__init__", _constant_like)
+    for kind in (builtin.GetAttrBuiltinVariable, builtin.HasAttrBuiltinVariable):
+        watch(kind, "call_function", _getattr)
+    watch(nn_module.UnspecializedNNModuleVariable, "call_function", _module_call)
+
+
+def _inlining(own: Callable[..., Any]) -> Callable[..., Any]:
+    def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **more: Any) -> Any:
+        function = getattr(func, "fn", None)
+        if isinstance(function, FunctionType):
+            found = folded()
+            guarded = func.get_source() is not None
+            found.functions[function] = found.functions.get(function, True) and guarded
+            if function in vars(os._Environ).values():
+                _environment(function, args)
+        return own(parent, func, args, kwargs, **more)
+
+    return build_inline_tracer
+
+
+def _environment(method: FunctionType, args: Any) -> None:
+    if method is not vars(os._Environ)["__getitem__"]:
+        stop(
+            f"os.environ is looked at as a whole (its {method.__name__})",
+            'Read single variables: os.environ.get("NAME").',
+        )
+        return
+    try:
+        key = args[1].as_python_constant()
+    except NotImplementedError:
+        stop("a variable of the environment whose name is not a constant", "Write its name in the code.")
+        return
+    name = os.fsdecode(key)
+    folded().environment[name] = os.environ.get(name)
+
+
+def _standard_globals(own: Callable[..., Any]) -> Callable[..., Any]:
+    def get_globals_source_and_value(self: Any, name: str) -> Any:
+        found = own(self, name)
+        module = self.f_globals.get("__name__", "")
+        if type(found[2]).__name__ == "SkipGuardSource":
+            folded().names.setdefault((module, name), where())
+        return found
+
+    return get_globals_source_and_value
+
+
+def _class(own: Callable[..., Any]) -> Callable[..., Any]:
+    def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
+        own(self, value, **kwargs)
+        folded().classes[value] = None
+
+    return __init__
+
+
+def _instance(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.source import is_from_skip_guard_source
+
+    def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
+        own(self, value, **kwargs)
+        found = folded()
+        found.classes[type(value)] = None
+        made_here = self.mutation_type is not None  # an object of the trace's own, or a copy
+        unguarded = self.source is None or is_from_skip_guard_source(self.source)
+        if unguarded and not made_here:
+            found.objects[id(value)] = value
+
+    return __init__
+
+
+def _constant_like(own: Callable[..., Any]) -> Callable[..., Any]:
+    def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
+        own(self, value, **kwargs)
+        if self.source is None:
+            folded().objects[id(value)] = value
+
+    return __init__
+
+
+def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        (name, *_), _ = constants(args[1:2], {}) or ((None,), {})
+        if isinstance(name, str):
+            folded().attributes.add(name)
+        return own(self, tx, args, kwargs)
+
+    return call_function
+
+
+def _module_call(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        folded().hooks = True
+        return own(self, tx, args, kwargs)
+
+    return call_function

@@ -1,0 +1,156 @@
+"""Watches what dynamo folds and each process has otherwise: hashes, addresses, the order of sets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from hatch_precompile.torch_internals.folded import (
+    in_the_library,
+    of_torch,
+    stop,
+)
+
+__all__ = ["watch_values"]
+
+
+def watch_values(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.variables import builtin, constant, lists, sets
+
+    watch(builtin.BuiltinVariable, "call_hash", _hash)
+    watch(builtin.BuiltinVariable, "call_id", _id)
+    watch(constant.ConstantVariable, "call_method", _constant_method)
+    for kind in (sets.SetVariable, sets.FrozensetVariable):
+        for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl"):
+            if name in vars(kind):
+                watch(kind, name, _set_order)
+    watch(sets.SetVariable, "call_method", _set_method)
+    watch(sets.SetVariable, "as_python_constant", _set_in_words)
+    watch(lists.ListVariable, "call_method", _list_method)
+
+
+_ORDER = "the order of a set of other elements than numbers"
+_SORT = "Sort what decides it: sorted(...) of a set, a tuple or dict in its place."
+
+
+def _steady(value: Any) -> bool:
+    """Whether every process gives the value the same hash."""
+    if type(value) in (tuple, frozenset):
+        return all(map(_steady, value))
+    return type(value) in (bool, int, float, complex)
+
+
+def _hash(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_hash(self: Any, tx: Any, arg: Any) -> Any:
+        # Below a `__hash__` of the program's own the result only finds a key in a dict.
+        if tx.f_code.co_name != "__hash__" and not _is_steady(arg):
+            stop("hash() of a value that every process hashes otherwise", "Use hashlib or zlib.crc32.")
+        return own(self, tx, arg)
+
+    return call_hash
+
+
+def _is_steady(variable: Any) -> bool:
+    try:
+        return _steady(variable.as_python_constant())
+    except NotImplementedError:
+        return False
+
+
+def _id(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.constant import FakeIdVariable
+
+    def call_id(self: Any, tx: Any, *args: Any) -> Any:
+        result = own(self, tx, *args)
+        # In the standard library (copy.deepcopy) it is a key of a dict. A made-up id lets nothing out.
+        if not isinstance(result, FakeIdVariable) and not in_the_library(tx.f_code.co_filename):
+            stop("id() of an object, which is its address in one process", "Compare objects with `is`.")
+        return result
+
+    return call_id
+
+
+def _constant_method(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "__hash__" and not _is_steady(self):
+            stop("hash() of a value that every process hashes otherwise", "Use hashlib or zlib.crc32.")
+        return own(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+# What asks for the elements of a set in its order, and gives the same for every order.
+_ORDERLESS = {
+    *("call_sorted", "call_set", "call_frozenset", "_call_min_max", "set_copy", "_fast_set_method"),
+    *("set_update", "set_union", "set_intersection", "set_difference", "set_symmetric_difference"),
+    *("set_isdisjoint", "set_intersection_update", "set_difference_update", "set_issubset", "set_issuperset"),
+    *("set_symmetric_difference_update", "impl_sorted"),
+}
+
+
+def _ordered_otherwise(variable: Any) -> bool:
+    """Whether the order of a set is another in another process."""
+    elements = [getattr(key, "vt", key) for key in variable.items]
+    return len(elements) > 1 and not all(map(_is_steady, elements))
+
+
+def _set_order(own: Callable[..., Any]) -> Callable[..., Any]:
+    def ordered(self: Any, tx: Any, *args: Any) -> Any:
+        if _ordered_otherwise(self) and not _orderless(tx):
+            stop(_ORDER, _SORT)
+        return own(self, tx, *args)
+
+    return ordered
+
+
+def _list_method(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.sets import SetVariable
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        # list(...) and [*...] of a set come here, too.
+        if name == "extend" and args and isinstance(args[0], SetVariable) and _ordered_otherwise(args[0]):
+            stop(_ORDER, _SORT)
+        return own(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+def _set_in_words(own: Callable[..., Any]) -> Callable[..., Any]:
+    words = (str, repr, ascii, format, str.format)
+
+    def as_python_constant(self: Any) -> Any:
+        frame: Any = sys._getframe(1)
+        for _ in range(6):
+            if frame is not None and frame.f_code.co_name == "constant_fold_handler":
+                if frame.f_locals.get("fn") in words and _ordered_otherwise(self):
+                    stop(_ORDER, _SORT)
+                break
+            frame = frame and frame.f_back
+        return own(self)
+
+    return as_python_constant
+
+
+def _orderless(tx: Any) -> bool:
+    """Whether what asks for the order is sorted(), an operation on sets, or dynamo's code for one."""
+    if tx.f_code.co_name in _ORDERLESS and of_torch(tx.f_code.co_filename):
+        return True
+    frame: Any = sys._getframe(2)
+    for _ in range(12):
+        if frame is None or frame.f_code.co_name in ("step", "inline_call_"):
+            return False
+        if frame.f_code.co_name in _ORDERLESS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _set_method(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "pop" and _ordered_otherwise(self):
+            stop("pop() of a set of other elements than numbers", _SORT)
+        return own(self, tx, name, args, kwargs)
+
+    return call_method

@@ -1,0 +1,268 @@
+"""Compares what an entry's trace took for constant with this process.
+
+Dynamo's guards cover what can change within one process. The rest is an input of the entry, one record for
+each: code that was inlined, what classes have, the environment, answers of functions. The table of the kinds
+is hatch_precompile/inputs.py, and docs/inputs.md the page made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib.util
+import os
+import re
+import sys
+from types import FunctionType
+from typing import Any
+
+from .references import Stale, decode, fingerprint, is_torchs, resolve, spell
+
+__all__ = [
+    "CALL_CHECKS",
+    "HOOKS",
+    "check_inputs",
+    "described",
+    "function_mark",
+    "hooks_of",
+    "is_described",
+    "mark",
+    "type_name",
+]
+
+HOOKS = (
+    *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
+    *("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs"),
+)
+"""The attributes of a torch.nn.Module that hold the hooks its call runs."""
+
+# Set by this runtime and by torch.compile itself, or never looked up by name.
+_UNSEEN = {
+    *("_compiled_call_impl", "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__name__"),
+    *("__annotations__", "__abstractmethods__", "_abc_impl", "__firstlineno__", "__static_attributes__"),
+}
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: other classes cannot be changed
+_DEEP = 4
+
+
+def check_inputs(records: Any) -> None:
+    """Compare every record of an entry. Raises Stale in words for the first that is not as at the build."""
+    for kind, *record in records:
+        check: Any = _CHECKS.get(kind)
+        if check is None:
+            raise Stale(f"unknown input {kind!r}")
+        check(*record)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def function_mark(function: Any, cells: bool) -> str:
+    """What of a function's code, defaults and, with `cells`, closure must not change."""
+    text: str = fingerprint(function)
+    if cells and isinstance(function, FunctionType) and function.__closure__:
+        return f"{text} {[_cell(cell) for cell in function.__closure__]!r}"
+    return text
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return mark(cell.cell_contents)
+    except ValueError:
+        return "empty"
+
+
+def _function(module: str, steps: Any, expected: str, cells: bool) -> None:
+    if _left_out(module):
+        return
+    if function_mark(resolve(module, steps), cells) != expected:
+        raise Stale(f"{spell(module, steps).removesuffix('.__code__')} has changed since the build")
+
+
+def _left_out(module: str) -> bool:
+    """Torch is the very same version, and nobody can have changed what is not here."""
+    return module not in sys.modules and module.partition(".")[0] == "torch"
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+
+def is_described(cls: type) -> bool:
+    """Whether a class can be changed at all: not so those that are built into Python."""
+    return bool(cls.__flags__ & _HEAP_TYPE)
+
+
+def type_name(cls: type) -> str:
+    """A class in words; the same in every process."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def described(cls: type, names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
+    """Those of `names` that a class itself defines, each with the mark of what it has there."""
+    own = vars(cls)
+    held = isinstance(cls, enum.EnumMeta)
+    return tuple((name, mark(own[name], held)) for name in sorted(names & own.keys()) if name not in _UNSEEN)
+
+
+def mark(value: Any, held: bool = False, depth: int = _DEEP) -> Any:
+    """A value as plain data that is the same in every process, as far as it has such.
+
+    Of functions only that they are one: their code has a record of its own if it was traced. With `held`,
+    what is in dicts and lists counts too.
+    """
+    if value is None or type(value) in (bool, int, float, complex, bytes):
+        return repr(value)
+    if type(value) is str:
+        return "a path" if os.path.isabs(value) else repr(value)
+    if isinstance(value, enum.Enum) or type(value) is re.Pattern:
+        return fingerprint(value)
+    if isinstance(value, type):
+        return type_name(value)
+    if type(value) is dataclasses.Field:
+        return ("field", value.name, mark(value.default, held, depth - 1), mark(value.default_factory))
+    if depth and (held or isinstance(value, (tuple, frozenset))):
+        inner = _held(value, held, depth - 1)
+        if inner is not None:
+            return (type_name(type(value)), *inner)
+    if depth and dataclasses.is_dataclass(value):
+        fields = ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
+        return (type_name(type(value)), *((name, mark(item, held, depth - 1)) for name, item in fields))
+    if depth and isinstance(value, functools.partial):
+        parts = (value.func, value.args, tuple(value.keywords.items()))
+        return ("partial", *(mark(part, held, depth - 1) for part in parts))
+    return str(value) if is_torchs(value) else type_name(type(value))
+
+
+def _held(value: Any, held: bool, depth: int) -> list[Any] | None:
+    if isinstance(value, (tuple, list)):
+        return [mark(item, held, depth) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((mark(item, held, depth) for item in value), key=repr)
+    if isinstance(value, dict):
+        return [(mark(key), mark(item, held, depth)) for key, item in value.items()]
+    return None
+
+
+def _classes(names: Any, bases: Any, rows: Any) -> None:
+    """names: those looked up; bases: (class, what it defines); rows: (module, steps, numbers of bases)"""
+    wanted = frozenset(names)
+    known = {name for name, _ in bases}
+    seen: dict[type, tuple[str, Any]] = {}
+    for module, steps, numbers in rows:
+        if _left_out(module):
+            continue
+        cls = resolve(module, steps)
+        if not isinstance(cls, type):
+            raise Stale(f"{spell(module, steps)} is no class any more")
+        found = []
+        for base in filter(is_described, cls.__mro__):
+            if base not in seen:
+                seen[base] = (type_name(base), described(base, wanted))
+            if seen[base][1] or seen[base][0] in known:
+                found.append(seen[base])
+        expected = [bases[number] for number in numbers]
+        if found != expected:
+            raise Stale(_difference(spell(module, steps), found, expected))
+
+
+def _difference(cls: str, found: Any, expected: Any) -> str:
+    now, then = [name for name, _ in found], [name for name, _ in expected]
+    if now != then:
+        more = [name for name in now if name not in then] or [name for name in then if name not in now]
+        return f"{cls} has other bases than at the build ({', '.join(more or now)})"
+    for (base, has), (_, had) in zip(found, expected, strict=True):
+        changed = sorted({name for name, _ in set(has) ^ set(had)})
+        if changed:
+            gone = {name for name, _ in had} - {name for name, _ in has}
+            new = {name for name, _ in has} - {name for name, _ in had}
+            verb = "is gone" if changed[0] in gone else "is new" if changed[0] in new else "has changed"
+            return f"{base}.{changed[0]} {verb} since the build"
+    return f"{cls} has changed since the build"
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _environment(name: str, value: str | None) -> None:
+    found = os.environ.get(name)
+    if found != value:
+        # What it is set to is nobody else's business: it may be a password.
+        state = "not set" if found is None else "set" if value is None else "set to something else"
+        raise Stale(f"the environment variable {name}, which the traced code reads, is {state}")
+
+
+def _call(function: Any, args: Any, kwargs: Any, value: Any, name: str) -> None:
+    try:
+        found = decode(function)(*decode(args), **decode(kwargs))
+    except Exception as error:
+        raise Stale(f"{name}() raises {type(error).__name__} here: {error}") from None
+    expected = decode(value)
+    if type(found) is not type(expected) or found != expected:
+        raise Stale(f"{name}() gave {expected!r} at the build and gives {found!r} here")
+
+
+def _installed(name: str, expected: bool) -> None:
+    try:
+        found = importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        found = False
+    if found is not expected:
+        raise Stale(f"{name} is {'' if found else 'not '}installed, which was otherwise at the build")
+
+
+def _global(module: str, name: str, expected: Any) -> None:
+    owner = resolve(module, ())
+    found = mark(getattr(owner, name), True) if hasattr(owner, name) else None
+    if isinstance(getattr(owner, name, None), dict) and type(found) is tuple and type(expected) is tuple:
+        found = tuple(item for item in found if item in expected)  # others register what is theirs
+    if found != expected:
+        raise Stale(f"{module}.{name} has changed since the build")
+
+
+def _object(reference: Any) -> None:
+    decode(reference)
+
+
+_CHECKS = {
+    "function": _function,
+    "classes": _classes,
+    "environment": _environment,
+    "call": _call,
+    "installed": _installed,
+    "global": _global,
+    "object": _object,
+}
+
+# -- at each call ----------------------------------------------------------------------------------
+
+
+def hooks_of(*modules: tuple[Any, bool]) -> tuple[Any, ...]:
+    """The hooks that a call of these modules, or of any below them, runs: (number of module, which, mark).
+
+    modules: each with whether it is the frame's own, whose hooks its caller has run already
+    """
+    # Torch numbers hooks as they are registered.
+    if sys.modules["torch.utils.hooks"].RemovableHandle.next_id == 0:
+        return ()
+    every = sys.modules["torch.nn.modules.module"].__dict__
+    found = [(-1, name, _hook(hook)) for name in HOOKS[:4] for hook in every[f"_global{name}"].values()]
+    below = [(top, own, module) for top, own in modules for module in top.modules()]
+    for number, (top, own, module) in enumerate(below):
+        if own and module is top:
+            continue
+        for name in HOOKS:
+            hooks = module.__dict__.get(name)
+            if hooks:
+                found += [(number, name, _hook(hook)) for hook in hooks.values()]
+    return tuple(found)
+
+
+def _hook(hook: Any) -> Any:
+    if isinstance(hook, FunctionType):
+        return fingerprint(hook)
+    return (type_name(type(hook)), *((name, mark(value)) for name, value in vars(hook).items()))
+
+
+CALL_CHECKS = {"environment": os.environ.get, "hooks": hooks_of}
+"""What guard functions call for inputs that may change between two calls."""

@@ -1,0 +1,91 @@
+"""One call captured here, with a backend that compiles nothing, and whether it would be served again."""
+
+from __future__ import annotations
+
+import marshal
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hatch_precompile.capture.guardtree import GuardRecorder
+from hatch_precompile.errors import BuildError
+from hatch_precompile.lower.guards import function_codes, lower_guards
+from hatch_precompile.lower.inputs import inputs_of
+from hatch_precompile.lower.names import Namer
+from hatch_precompile.runtime_package import runtime
+from hatch_precompile.torch_internals import FrameTrace, capture_settings, tracing_frames
+
+
+@dataclass
+class Captured:
+    """What a wheel would carry of one frame: its inputs, and its guards as data."""
+
+    records: Any
+    data: dict[str, Any]
+    frame_globals: dict[str, Any]
+    frame_locals: dict[str, Any]
+
+    def verdict(self) -> str:
+        """What a fresh process would say: nothing if it is served, why it is not otherwise."""
+        references = runtime("references")
+        try:
+            runtime("inputs").check_inputs(self.records)
+            guard = self._guard()
+        except references.Stale as error:
+            return str(error)
+        return self.asked(guard)
+
+    def loaded(self) -> Callable[[], str]:
+        """The same for a process that has loaded the entry: only the guards are asked."""
+        guard = self._guard()
+        return lambda: self.asked(guard)
+
+    def asked(self, guard: Any) -> str:
+        try:
+            return "" if guard(self.frame_locals) else "refused by a guard"
+        except Exception as error:
+            return f"refused by a guard ({error!r})"
+
+    def _guard(self) -> Any:
+        namespace = runtime("torch_private").guard_namespace()
+        entry = types.SimpleNamespace(hits=0)
+        code = runtime("entries").prepare_guard(namespace, self.data, self.frame_globals, entry)
+        return types.FunctionType(code, namespace, "guard")
+
+
+def captured(call: Callable[..., Any], *args: Any, **frame_locals: Any) -> Captured:
+    """Capture a call of one frame. Raises the BuildError that would stop a build."""
+    torch._dynamo.reset()
+    recorder = GuardRecorder()
+    kept: list[Captured] = []
+    failed: list[BuildError] = []
+
+    def on_frame(trace: FrameTrace) -> None:
+        tree = recorder.tree(trace.root)
+        try:
+            inputs = inputs_of(trace.code, trace.traced, trace.folded, tree, Namer(trace.frame_globals))
+            lowered = lower_guards(tree, trace.frame_globals, trace.injected, inputs)
+        except BuildError as error:
+            failed.append(error)
+            return
+        data = {
+            "guard": function_codes(lowered.source, "<guards>"),
+            "constants": lowered.constants,
+            "tensors": tuple(group.encoded() for group in lowered.tensors),
+            "state": lowered.state,
+        }
+        records, data = marshal.loads(marshal.dumps((inputs.records, data), 2))
+        names = trace.code.co_varnames[: trace.code.co_argcount]
+        given = dict(zip(names, args, strict=False))
+        kept.append(Captured(records, data, trace.frame_globals, given | frame_locals))
+
+    with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
+        torch.compile(call, backend="eager")(*args)
+    torch._dynamo.reset()
+    if failed:
+        raise failed[0]
+    (one,) = kept
+    return one

@@ -1,0 +1,429 @@
+"""What an entry rests on, changed between the build and the call: it must not be served then.
+
+hatch_precompile/inputs.py has the table of all inputs, which names the tests here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import functools
+import importlib.metadata
+import platform
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from hatch_precompile.capture.guardtree import GuardNode
+from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.inputs import inputs_of
+from hatch_precompile.lower.names import Namer
+from hatch_precompile.torch_internals import Folded
+from tests.inputs import things
+from tests.inputs.capturing import captured
+
+X = torch.tensor([[1.0, 2.0, 3.0, 5.0]])
+
+
+class Patch(pytest.MonkeyPatch):
+    """With more to undo than attributes and variables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.later = contextlib.ExitStack()
+
+    def undo(self) -> None:
+        super().undo()
+        self.later.close()
+
+
+@pytest.fixture
+def monkeypatch() -> Iterator[Patch]:
+    patch = Patch()
+    yield patch
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: Patch) -> None:
+    monkeypatch.delenv("THINGS_SCALE", raising=False)
+    monkeypatch.setenv("THINGS_SET", "3")
+    platform.uname()  # as if somebody had asked before: then the answer is a constant to dynamo
+
+
+def put(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(owner, name, value, raising=False)
+
+
+def code_of(function: Any, text: str) -> Callable[[Patch], None]:
+    """The function as it would be after an edit of its source."""
+
+    def change(patch: Patch) -> None:
+        space: dict[str, Any] = {}
+        exec(f"def edited{text}", function.__globals__, space)
+        patch.setattr(function, "__code__", space["edited"].__code__)
+
+    return change
+
+
+def made_again(name: str, cls: Any) -> Callable[[Patch], None]:
+    """A class of the same name, as another version of the module would define it."""
+
+    def change(patch: Patch) -> None:
+        cls.__module__, cls.__qualname__, cls.__name__ = things.__name__, name, name
+        for value in vars(cls).values():
+            if isinstance(value, types.FunctionType):
+                value.__qualname__ = value.__qualname__.replace(cls.__name__, name)
+        patch.setattr(things, name, cls)
+
+    return change
+
+
+@dataclasses.dataclass
+class OptionsOfThree:
+    scale: float = 3.0
+
+
+@dataclasses.dataclass
+class OptionsThatAreChecked:
+    scale: float = 2.0
+
+    def __post_init__(self) -> None:
+        self.scale = 9.0
+
+
+@dataclasses.dataclass
+class RenamedOptions:
+    factor: float = 2.0
+    scale: float = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenOfThree:
+    scale: float = 3.0
+
+
+class PairOfThree(NamedTuple):
+    scale: float = 3.0
+
+
+class OtherColor(enum.IntEnum):
+    RED = 5
+    BLUE = 6
+
+
+class OtherMode(enum.Enum):
+    SOFT = "soft"
+    HARD = 4.0
+
+
+class MoreModes(enum.Enum):
+    SOFT = "soft"
+    HARD = 3.0
+    NEW = "new"
+
+
+class OtherFlags(enum.Flag):
+    B = 1
+    A = 4
+
+
+def zero(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * 0
+
+
+def always(_self: Any, name: str) -> Any:
+    return 7.0 if name == "scale" else object.__getattribute__(_self, name)
+
+
+def allow_tf32(patch: Patch) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    patch.later.callback(setattr, torch.backends.cuda.matmul, "allow_tf32", False)
+
+
+def bases(*classes: type) -> Callable[[Patch], None]:
+    def change(patch: Patch) -> None:
+        patch.later.callback(setattr, things.Derived, "__bases__", things.Derived.__bases__)
+        things.Derived.__bases__ = classes
+
+    return change
+
+
+def set_variable(name: str, value: str) -> Callable[[Patch], None]:
+    return lambda patch: patch.setenv(name, value)
+
+
+AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
+    "a variable read by get": (things.gets, set_variable("THINGS_SCALE", "5"), "variable THINGS_SCALE"),
+    "a variable read by getenv": (things.getenvs, set_variable("THINGS_SCALE", "5"), "THINGS_SCALE"),
+    "a variable in brackets": (things.subscripts, set_variable("THINGS_SET", "5"), "THINGS_SET"),
+    "a variable asked for by in": (things.contains, set_variable("THINGS_SCALE", "5"), "THINGS_SCALE"),
+    "distributed": (
+        things.asks_distributed,
+        put(type(torch.distributed.GroupMember), "WORLD", property(lambda _: object())),
+        "is_initialized() gave False at the build and gives True here",
+    ),
+    "the answer of a function of the process": (
+        things.asks_tf32,
+        allow_tf32,
+        "_get_cublas_allow_tf32() gave False",
+    ),
+    "a global of the standard library": (
+        things.asks_system,
+        put(platform, "_uname_cache", platform.uname_result("Minix", "", "", "", "")),
+        "platform._uname_cache has changed",
+    ),
+    "a library's version": (
+        things.asks_version,
+        put(importlib.metadata.Distribution, "version", "0.0.1"),
+        "version() gave",
+    ),
+    "a module that is not installed": (
+        things.asks_for_a_module,
+        lambda patch: patch.setitem(sys.modules, "numpy", None),  # type: ignore[arg-type]
+        "numpy is not installed",
+    ),
+    "an assumed constant": (
+        things.assumes,
+        lambda patch: patch.setitem(things.STATE, "count", 30),
+        "counted() gave 7 at the build and gives 34 here",
+    ),
+    "a dataclass default": (
+        things.makes_options,
+        made_again("Options", OptionsOfThree),
+        "Options.__init__ has changed",
+    ),
+    "a frozen dataclass default": (
+        things.makes_frozen,
+        made_again("Frozen", FrozenOfThree),
+        "Frozen.__init__ has changed",
+    ),
+    "an added __post_init__": (
+        things.makes_options,
+        made_again("Options", OptionsThatAreChecked),
+        "Options",
+    ),
+    "a dataclass field": (things.counts_fields, made_again("Options", RenamedOptions), "Options"),
+    "a named tuple's default": (things.makes_a_pair, made_again("Pair", PairOfThree), "Pair"),
+    "a default dtype": (
+        things.casts_by_default,
+        put(things.casts, "__defaults__", (torch.float16,)),
+        "things.casts has changed",
+    ),
+    "a keyword default dtype": (
+        things.casts_by_default,
+        put(things.Caster.cast, "__kwdefaults__", {"dtype": torch.float16}),
+        "Caster.cast has changed",
+    ),
+    "the helper of an allowed function": (
+        things.calls_allowed,
+        code_of(things.doubles, "(x): return x * 3"),
+        "things.doubles has changed",
+    ),
+    "a decorated function": (
+        things.calls_decorated,
+        code_of(things.decorated.__wrapped__, "(x): return x * 3"),  # type: ignore[attr-defined]
+        "has changed",
+    ),
+    "a property": (
+        things.makes_and_calls,
+        code_of(things.Base.factor.fget, "(self): return 4.0"),
+        "factor",
+    ),
+    "a property that is a value": (things.makes_and_calls, put(things.Base, "factor", 4.0), "factor"),
+    "a class attribute": (things.makes_and_calls, put(things.Base, "scale", 4.0), "Base.scale has changed"),
+    "an override": (things.calls_method, put(things.Derived, "scaled", zero), "Derived.scaled is new"),
+    "a mixin": (
+        things.calls_method,
+        bases(things.Mixin, things.Base),
+        "Derived has other bases than at the build",
+    ),
+    "an added __getattribute__": (
+        things.makes_and_calls,
+        put(things.Derived, "__getattribute__", always),
+        "Derived.__getattribute__ is new",
+    ),
+    "an added __getattr__": (
+        things.calls_method,
+        put(things.Base, "__getattr__", always),
+        "__getattr__ is new",
+    ),
+    "an attribute over an instance's": (things.calls_method, put(things.Derived, "scale", 5.0), "scale"),
+    "a module's forward": (things.normalizes, put(things.MyNorm, "forward", zero), "MyNorm.forward is new"),
+    "a forward of torch's": (things.normalizes, put(nn.LayerNorm, "forward", zero), "LayerNorm.forward"),
+    "a function of torch's": (
+        things.activates,
+        put(torch.nn.functional, "gelu", lambda x: x * 0),
+        "gelu",
+    ),
+    "another function of torch's": (things.activates, put(torch, "relu", lambda x: x * 0), "relu"),
+    "a method of tensors": (things.activates, put(torch.Tensor, "tanh", lambda x: x * 0), "tanh"),
+    "a member of an IntEnum": (things.multiplies_by_color, made_again("Color", OtherColor), "Color"),
+    "a member looked up by value": (things.looks_color_up, made_again("Color", OtherColor), "Color"),
+    "a member's value": (things.takes_mode, made_again("Mode", OtherMode), "Mode"),
+    "flags": (things.joins_flags, made_again("Flags", OtherFlags), "Flags"),
+    "the members of an enumeration": (things.counts_modes, made_again("Mode", MoreModes), ""),
+    "a pattern": (things.matches, put(things, "PATTERN", re.compile("b+")), "PATTERN"),
+}
+
+
+@pytest.mark.parametrize("change", AT_LOAD)
+def test_what_has_changed_before_the_first_call_is_not_served(change: str, monkeypatch: Patch) -> None:
+    call, apply, words = AT_LOAD[change]
+    one = captured(call, X)
+    assert one.verdict() == ""
+    apply(monkeypatch)
+    said = one.verdict()
+    assert said != ""
+    assert words in said or said.startswith("refused by a guard")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("a variable read by get", "a variable read by getenv", "a variable in brackets"),
+        *("a variable asked for by in", "distributed", "the answer of a function of the process"),
+    ],
+)
+def test_what_may_change_between_calls_is_asked_at_each(change: str, monkeypatch: Patch) -> None:
+    call, apply, _ = AT_LOAD[change]
+    verdict = captured(call, X).loaded()
+    assert verdict() == ""
+    apply(monkeypatch)
+    assert verdict().startswith("refused by a guard")
+    monkeypatch.undo()
+    monkeypatch.setenv("THINGS_SET", "3")
+    assert verdict() == ""
+
+
+class TestHooks:
+    @pytest.fixture
+    def verdict(self) -> Iterator[Callable[[], str]]:
+        verdict = captured(things.normalizes, X).loaded()
+        assert verdict() == ""
+        yield verdict
+        assert verdict() == ""
+
+    @pytest.mark.parametrize("kind", ["forward", "forward_pre", "full_backward", "full_backward_pre"])
+    @pytest.mark.parametrize("module", ["BLOCK", "BLOCK.norm", "all"])
+    def test_a_hook_is_called(self, verdict: Callable[[], str], module: str, kind: str) -> None:
+        if module == "all":
+            register = getattr(torch.nn.modules.module, f"register_module_{kind}_hook")
+        else:
+            owner = things.BLOCK if module == "BLOCK" else things.BLOCK.norm
+            register = getattr(owner, f"register_{kind}_hook")
+        handle = register(lambda *_: None)
+        try:
+            assert verdict() == "refused by a guard"
+        finally:
+            handle.remove()
+
+    def test_hooks_of_the_build_are_the_same_hooks(self) -> None:
+        handle = things.BLOCK.norm.register_forward_hook(doubling)
+        try:
+            verdict = captured(things.normalizes, X).loaded()
+            assert verdict() == ""
+            handle.remove()
+            assert verdict().startswith("refused by a guard")
+            handle = things.BLOCK.norm.register_forward_hook(tripling)
+            assert verdict().startswith("refused by a guard")
+        finally:
+            handle.remove()
+
+
+def doubling(_module: Any, _args: Any, result: torch.Tensor) -> torch.Tensor:
+    return result * 2
+
+
+def tripling(_module: Any, _args: Any, result: torch.Tensor) -> torch.Tensor:
+    return result * 3
+
+
+UNRELATED: dict[str, tuple[Any, Callable[[Patch], None]]] = {
+    "an unrelated variable": (things.gets, set_variable("THINGS_OTHER", "5")),
+    "an added method": (things.calls_method, put(things.Derived, "added", zero)),
+    "a changed method that is not called": (
+        things.calls_method,
+        code_of(things.Base.unused, "(self): return 2"),
+    ),
+    "a replaced method that is not called": (things.calls_method, put(things.Base, "unused", zero)),
+    "a mixin with other names": (
+        things.makes_and_calls,
+        bases(things.Bystander, things.Base),
+    ),
+    "another member of an enumeration": (things.takes_mode, put(things.Mode, "other", 1)),
+    "a docstring": (things.makes_options, put(things.Options, "__doc__", "Other words.")),
+    "an operator's implementation": (things.calls_operator, put(things, "doubled_again", zero)),
+}
+
+
+@pytest.mark.parametrize("change", UNRELATED)
+def test_what_the_trace_did_not_use_may_change(change: str, monkeypatch: Patch) -> None:
+    call, apply = UNRELATED[change]
+    one = captured(call, X)
+    apply(monkeypatch)
+    assert one.verdict() == ""
+
+
+REFUSED = {
+    things.counts_variables: "os.environ is looked at as a whole (its __len__)",
+    things.reads_all_variables: "os.environ is looked at as a whole (its __iter__)",
+    things.copies_variables: "os.environ is looked at as a whole (its copy)",
+    things.assumes_an_object: "tests.inputs.things.opaque() was called while tracing and its answer",
+    things.asks_the_main_thread: "threading._main_thread, a _MainThread of the standard library, is in",
+    things.hashes_text: "hash() of a value that every process hashes otherwise",
+    things.hashes_by_method: "hash() of a value that every process hashes otherwise",
+    things.takes_the_id: "id() of an object, which is its address in one process",
+    things.loops_over_names: "the order of a set of other elements than numbers",
+    things.loops_over_a_global: "the order of a set of other elements than numbers",
+    things.lists_names: "the order of a set of other elements than numbers",
+    things.joins_names: "the order of a set of other elements than numbers",
+    things.prints_names: "the order of a set of other elements than numbers",
+    things.unpacks_names: "the order of a set of other elements than numbers",
+    things.pops_a_name: "pop() of a set of other elements than numbers",
+}
+
+
+@pytest.mark.parametrize("call", REFUSED, ids=lambda call: call.__name__)
+def test_what_cannot_be_compared_stops_the_build(call: Any) -> None:
+    with pytest.raises(Unsupported) as stopped:
+        captured(call, X)
+    said = str(stopped.value)
+    assert said.startswith(REFUSED[call])
+    assert f"things.py:{call.__code__.co_firstlineno + 1} in {call.__name__}" in said
+
+
+@pytest.mark.parametrize(
+    "call",
+    [things.hashes_a_number, things.sorts_names, things.looks_a_name_up, things.loops_over_numbers],
+    ids=lambda call: call.__name__,
+)
+def test_what_every_process_has_alike_does_not(call: Any) -> None:
+    assert captured(call, X).verdict() == ""
+
+
+def test_code_that_nothing_names_stops_the_build() -> None:
+    made = functools.partial(eval("type('Local', (), {'scaled': lambda self, x: x * 2})"))
+
+    def calls(x: torch.Tensor) -> torch.Tensor:
+        return made().scaled(x)  # type: ignore[no-any-return]
+
+    with pytest.raises(Unsupported) as stopped:
+        captured(calls, X)
+    assert "no name that another process could find it by" in str(stopped.value)
+
+
+def test_an_object_that_no_guard_knows_stops_the_build() -> None:
+    """No program is known that leads to one."""
+    value = things.Bystander()
+    root = GuardNode("root", None, "", None, None)
+    with pytest.raises(Unsupported) as stopped:
+        inputs_of(zero.__code__, [], Folded(objects={id(value): value}), root, Namer(globals()))
+    assert str(stopped.value).startswith("an object of the class Bystander is in the trace, without a guard")

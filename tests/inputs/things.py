@@ -1,0 +1,378 @@
+"""Small functions, each of which rests on something that another process may have otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import threading
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+Tensor = torch.Tensor
+
+
+# -- the environment and the process ---------------------------------------------------------------
+
+
+def gets(x: Tensor) -> Tensor:
+    return x * float(os.environ.get("THINGS_SCALE", "2"))
+
+
+def getenvs(x: Tensor) -> Tensor:
+    return x * float(os.getenv("THINGS_SCALE", "2"))
+
+
+def subscripts(x: Tensor) -> Tensor:
+    return x * float(os.environ["THINGS_SET"])
+
+
+def contains(x: Tensor) -> Tensor:
+    return x * 2 if "THINGS_SCALE" in os.environ else x + 1
+
+
+def counts_variables(x: Tensor) -> Tensor:
+    return x * len(os.environ)
+
+
+def reads_all_variables(x: Tensor) -> Tensor:
+    return x * len([name for name in os.environ if name.startswith("T")])
+
+
+def copies_variables(x: Tensor) -> Tensor:
+    return x * float(os.environ.copy().get("THINGS_SCALE", "2"))
+
+
+def asks_distributed(x: Tensor) -> Tensor:
+    return x * 2 if torch.distributed.is_initialized() else x + 1
+
+
+def asks_tf32(x: Tensor) -> Tensor:
+    return x * 2 if torch.backends.cuda.matmul.allow_tf32 else x + 1
+
+
+def asks_system(x: Tensor) -> Tensor:
+    return x * 2 if platform.system() == "Linux" else x + 1
+
+
+def asks_version(x: Tensor) -> Tensor:
+    return x * len(importlib.metadata.version("torch"))
+
+
+def asks_for_a_module(x: Tensor) -> Tensor:
+    return x * 2 if importlib.util.find_spec("numpy") else x + 1
+
+
+STATE = {"count": 3}
+
+
+@torch.compiler.assume_constant_result
+def counted(more: int) -> int:
+    return STATE["count"] + more
+
+
+def assumes(x: Tensor) -> Tensor:
+    return x * counted(4)
+
+
+class Opaque:
+    pass
+
+
+@torch.compiler.assume_constant_result
+def opaque() -> Any:
+    return Opaque()
+
+
+def asks_the_main_thread(x: Tensor) -> Tensor:
+    return x * len(threading.main_thread().name)
+
+
+def assumes_an_object(x: Tensor) -> Tensor:
+    return x * 2 if opaque() else x
+
+
+# -- values that each process has for itself -------------------------------------------------------
+
+
+def hashes_text(x: Tensor) -> Tensor:
+    return x * (hash("abc") % 1000)
+
+
+def hashes_by_method(x: Tensor) -> Tensor:
+    return x * ("abc".__hash__() % 1000)
+
+
+def hashes_a_number(x: Tensor) -> Tensor:
+    return x * (hash((7, 2.0)) % 1000)
+
+
+def takes_the_id(x: Tensor) -> Tensor:
+    return x * (id(STATE) % 1000)
+
+
+def loops_over_names(x: Tensor) -> Tensor:
+    for name in {"sin", "exp", "tanh"}:  # noqa: PLC0208
+        x = getattr(torch, name)(x)
+    return x
+
+
+NAMES = frozenset({"sin", "exp", "tanh"})
+
+
+def loops_over_a_global(x: Tensor) -> Tensor:
+    for name in NAMES:
+        x = getattr(torch, name)(x)
+    return x
+
+
+def lists_names(x: Tensor) -> Tensor:
+    return x * len(list({"a", "bb", "ccc"})[0])  # noqa: RUF015
+
+
+def joins_names(x: Tensor) -> Tensor:
+    return x * "".join({"a", "bb", "ccc"}).index("c")
+
+
+def prints_names(x: Tensor) -> Tensor:
+    return x * str({"a", "bb", "ccc"}).index("c")
+
+
+def unpacks_names(x: Tensor) -> Tensor:
+    return x * len([*NAMES][0])  # noqa: RUF015
+
+
+def pops_a_name(x: Tensor) -> Tensor:
+    return x * len({"a", "bb", "ccc"}.pop())
+
+
+def sorts_names(x: Tensor) -> Tensor:
+    for name in sorted({"sin", "exp", "tanh"}):
+        x = getattr(torch, name)(x)
+    return x
+
+
+def looks_a_name_up(x: Tensor) -> Tensor:
+    return x * 2 if "sin" in {"sin", "exp"} | NAMES else x * len(max({"a", "bb"}))
+
+
+def loops_over_numbers(x: Tensor) -> Tensor:
+    for number in {1, 2, 3}:  # noqa: PLC0208
+        x = x * number + 1
+    return x
+
+
+# -- code that has no name -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Options:
+    scale: float = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    scale: float = 2.0
+
+
+class Pair(typing.NamedTuple):
+    scale: float = 2.0
+
+
+def makes_options(x: Tensor) -> Tensor:
+    return x * Options().scale
+
+
+def makes_frozen(x: Tensor) -> Tensor:
+    return x * Frozen().scale
+
+
+def makes_a_pair(x: Tensor) -> Tensor:
+    return x * Pair().scale
+
+
+def counts_fields(x: Tensor) -> Tensor:
+    total = 0
+    for field in dataclasses.fields(Options()):
+        total += len(field.name)
+    return x * total
+
+
+def casts(x: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    return x.to(dtype)
+
+
+class Caster:
+    @staticmethod
+    def cast(x: Tensor, *, dtype: torch.dtype = torch.float64) -> Tensor:
+        return x.to(dtype)
+
+
+def casts_by_default(x: Tensor) -> Tensor:
+    return Caster().cast(casts(x))
+
+
+def doubles(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def calls_helper(x: Tensor) -> Tensor:
+    return doubles(x) + 1
+
+
+torch.compiler.allow_in_graph(calls_helper)
+
+
+def calls_allowed(x: Tensor) -> Tensor:
+    return calls_helper(x)
+
+
+@torch.library.custom_op("things::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@doubled.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def calls_operator(x: Tensor) -> Tensor:
+    return doubled(x)
+
+
+def _guarded(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    @functools.wraps(function)
+    def guarded(x: Tensor) -> Tensor:
+        return function(x)
+
+    return guarded
+
+
+@_guarded
+def decorated(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def calls_decorated(x: Tensor) -> Tensor:
+    return decorated(x)
+
+
+# -- what classes have -----------------------------------------------------------------------------
+
+
+class Base:
+    scale = 2.0
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+    def unused(self) -> int:
+        return 1
+
+    @property
+    def factor(self) -> float:
+        return 3.0
+
+
+class Derived(Base):
+    pass
+
+
+class Mixin:
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * 0
+
+
+class Bystander:
+    def unrelated(self) -> int:
+        return 7
+
+
+DERIVED = Derived()
+
+
+def calls_method(x: Tensor) -> Tensor:
+    return DERIVED.scaled(x)
+
+
+def makes_and_calls(x: Tensor) -> Tensor:
+    return Derived().scaled(x) * Derived().factor
+
+
+class MyNorm(nn.LayerNorm):
+    pass
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = MyNorm(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)  # type: ignore[no-any-return]
+
+
+BLOCK = Block().eval()
+
+
+def normalizes(x: Tensor) -> Tensor:
+    return BLOCK(x)  # type: ignore[no-any-return]
+
+
+def activates(x: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(torch.relu(x)).tanh()
+
+
+# -- constants known by identity -------------------------------------------------------------------
+
+
+class Color(enum.IntEnum):
+    RED = 1
+    BLUE = 2
+
+
+class Mode(enum.Enum):
+    SOFT = "soft"
+    HARD = 3.0
+
+
+class Flags(enum.Flag):
+    A = 1
+    B = 2
+
+
+def multiplies_by_color(x: Tensor) -> Tensor:
+    return x * Color.RED
+
+
+def looks_color_up(x: Tensor) -> Tensor:
+    return x * Color(2)
+
+
+def takes_mode(x: Tensor) -> Tensor:
+    return x * Mode.HARD.value
+
+
+def joins_flags(x: Tensor) -> Tensor:
+    return x * (Flags.A | Flags.B).value
+
+
+def counts_modes(x: Tensor) -> Tensor:
+    return x * len([mode for mode in Mode])  # noqa: C416
+
+
+PATTERN = re.compile("a+")
+
+
+def matches(x: Tensor) -> Tensor:
+    return x * 2 if PATTERN.match("aaa") else x + 1

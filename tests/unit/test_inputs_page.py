@@ -1,0 +1,31 @@
+"""docs/inputs.md is made from the table, which has every kind of record and names tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hatch_precompile.inputs import INPUTS, Input, inputs_page
+from hatch_precompile.runtime_package import runtime
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_that_of_the_table() -> None:
+    assert (ROOT / "docs/inputs.md").read_text() == inputs_page()
+
+
+def test_every_kind_that_the_runtime_compares_is_in_the_table() -> None:
+    assert {each.kind for each in INPUTS} - {""} == set(runtime("inputs")._CHECKS)
+
+
+@pytest.mark.parametrize("each", INPUTS, ids=lambda each: each.what[:40])
+def test_the_test_it_names_is_there(each: Input) -> None:
+    file, *names = each.test.split("::")
+    source = (ROOT / file).read_text()
+    for name in names:
+        assert re.search(rf"(class|def) {name}\b", source)
+    parts = each.case.split("-") if "TestHooks" in each.test else [each.case]
+    assert all(part in source for part in parts)
