@@ -18,7 +18,7 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
-from tests.truth.catalogue import PACKAGE, SOURCES, Program, all_programs
+from tests.truth.catalogue import PACKAGE, SOURCES, Program, all_programs  # noqa: E402 - see above
 
 __all__ = ["Built", "built", "refresh_runtime"]
 

@@ -15,7 +15,7 @@ PACKAGE = "specimens"
 
 @dataclass(frozen=True)
 class Program:
-    """One entrypoint of the package. `target`: the name in its module; `table`: more keys of an entrypoint."""
+    """One entrypoint of the package. `target`: the name in its module; `table`: more keys of it."""
 
     name: str
     module: str
@@ -28,6 +28,13 @@ class Program:
     @property
     def source(self) -> Path:
         return SOURCES / PACKAGE / f"{self.module}.py"
+
+    @property
+    def kind(self) -> str:
+        """Of its target: "module" (a class), "method" or "function"."""
+        if "." in self.target:
+            return "method"
+        return "module" if self.target[0].isupper() else "function"
 
     @property
     def entrypoint(self) -> dict[str, Any]:
