@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import platform
 import re
 import time
@@ -228,6 +229,17 @@ _VECTOR_FLAGS = {
 }
 
 
+@functools.cache
+def _plain(isa: Any) -> Any:
+    """Vectors with the flags of their class alone. Inductor asks whether they work, with a process each time
+    it has not seen the very object; they do, where those with more flags do."""
+    kind = type(isa)
+    plain = copy.copy(isa)
+    vars(plain).clear()
+    plain.__class__ = type(kind.__name__, (kind,), {"__bool__": lambda self: True, "__hash__": kind.__hash__})
+    return plain
+
+
 @contextlib.contextmanager
 def _vectors_within(capabilities: Collection[str]) -> Iterator[None]:
     """Have inductor write for the widest vectors that need nothing but these capabilities.
@@ -248,9 +260,7 @@ def _vectors_within(capabilities: Collection[str]) -> Iterator[None]:
         found = []
         for isa in of_this_machine():
             # What an instance found on this machine, BF16 and FP16, adds to the flags of its class.
-            plain = copy.copy(isa)
-            vars(plain).clear()
-            found += [each for each in (isa, plain) if needed(each) <= set(capabilities)][:1]
+            found += [each for each in (isa, _plain(isa)) if needed(each) <= set(capabilities)][:1]
         return found
 
     cpu_vec_isa.valid_vec_isa_list = within

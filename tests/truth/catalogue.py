@@ -15,7 +15,8 @@ PACKAGE = "specimens"
 
 @dataclass(frozen=True)
 class Program:
-    """One entrypoint of the package. `target`: the name in its module; `table`: more keys of it."""
+    """One entrypoint of the package. `target`: the name in its module; `warm`: its import imports dynamo;
+    `table`: more keys of it."""
 
     name: str
     module: str
@@ -23,6 +24,7 @@ class Program:
     samples: str
     instance: str | None
     mode: str
+    warm: bool
     table: dict[str, Any]
 
     @property
@@ -54,7 +56,8 @@ def all_programs() -> list[Program]:
             rest = dict(declared)
             target, samples = rest.pop("target"), rest.pop("samples")
             instance, mode = rest.pop("instance", None), rest.pop("mode", "no_grad")
-            programs.append(Program(target, path.stem, target, samples, instance, mode, rest))
+            warm = rest.pop("warm", False)
+            programs.append(Program(target, path.stem, target, samples, instance, mode, warm, rest))
     names = [program.name for program in programs]
     assert len(set(names)) == len(names), "two programs have one name"
     return programs

@@ -99,9 +99,9 @@ class Truth:
         return [batches[key] for key in sorted(batches)]
 
     def _cases(self, each: Built, servers: Servers) -> list[Case]:
-        found = servers.ask(exploration_of(each.program), "eager")
+        found = servers.ask(exploration_of(each.program), "eager", limit=240.0)
         if found.report is None:
-            raise RuntimeError(f"{each.program.name} does not run: {found.log}")
+            raise RuntimeError(f"{each.program.name} does not run: {found.ended}, {found.log}")
         places = dict(found.notes).get("places")
         ways = [list(place.content) for place in places.content] if places is not None else []
         cases = cases_of(each, ways, every=self.options.every or bool(self.options.change))

@@ -48,7 +48,9 @@ class Servers:
 
     def ask(self, case: Case, role: str, *, limit: float | None = None) -> Answer:
         """Run a case in a process of its own."""
-        warm = COMPILERS if role == "compile" else COMPILERS[:1] if case.change.warm else ()
+        warm = (
+            COMPILERS if role == "compile" else COMPILERS[:1] if case.change.warm or case.program.warm else ()
+        )
         server = self._server(case.environment, warm)
         answer, log = self.directory / "answer", self.directory / "log"
         answer.unlink(missing_ok=True)

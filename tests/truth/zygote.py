@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -25,6 +26,8 @@ def main() -> None:
     for name in ["torch", "tests.truth.changes", "tests.truth.process", *sys.argv[1:]]:
         importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a thread was started"  # noqa: PTH208 - a number
+    gc.collect()
+    gc.freeze()  # or each child's first collection copies all of it
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         print(json.dumps(_serve(json.loads(line))), flush=True)

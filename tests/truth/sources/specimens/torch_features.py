@@ -196,8 +196,8 @@ def changes_dtypes(x):
 
 PROGRAMS = [
     {"target": "calls_a_custom_operator", "samples": "rows"},
-    {"target": "calls_what_is_allowed", "samples": "rows"},
-    {"target": "calls_what_is_assumed", "samples": "rows"},
+    {"target": "calls_what_is_allowed", "samples": "rows", "warm": True},
+    {"target": "calls_what_is_assumed", "samples": "rows", "warm": True},
     {"target": "calls_a_function_of_autograd", "samples": "rows"},
     {"target": "takes_gradients", "samples": "rows"},
     {"target": "maps_over_rows", "samples": "rows"},
