@@ -10,10 +10,11 @@ make truth TRUTH="--keep-builds"             take the bundles there are, with th
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -56,22 +57,22 @@ class Truth:
         self._lock = Lock()
         self._results = directory / "results.jsonl"
         self._plain: dict[str, Any] = {}
+        self._done: set[str] = set()
+        self._later: list[Case] = []
 
     def run(self, programs: list[Program]) -> dict[str, Any]:
         """Build, run every case, and return what build/truth.json has."""
         started = time.perf_counter()
         self.directory.mkdir(parents=True, exist_ok=True)
         self._build(programs)
-        done = self._done()
-        waiting: SimpleQueue[list[Case]] = SimpleQueue()
+        self._done = self._results_before()
         usable = [each for each in self.built if not each.refused]
-        batches = self._batches(usable, done)
-        for batch in batches:
-            waiting.put(batch)
-        self._say(f"{len(usable)} programs, {sum(map(len, batches))} cases to run, {len(done)} done before")
-        with ThreadPoolExecutor(self.options.jobs) as pool:
-            for working in [pool.submit(self._work, number, waiting) for number in range(self.options.jobs)]:
-                working.result()
+        self._say(f"{len(usable)} programs, {len(self._done)} cases done before")
+        self._in_parallel(usable, self._all_but_environments)
+        # Those that want a server with an environment of its own: the same one for many programs.
+        later = sorted(self._later, key=lambda case: (case.environment, case.program.name))
+        groups = itertools.groupby(later, key=lambda case: case.environment)
+        self._in_parallel([list(group) for _, group in groups], self._each_of)
         return as_json(self.verdicts, self.built, time.perf_counter() - started)
 
     def _build(self, programs: list[Program]) -> None:
@@ -85,18 +86,35 @@ class Truth:
         with ThreadPoolExecutor(self.options.jobs) as pool:
             self.built = list(pool.map(one, programs))
 
-    def _batches(self, usable: list[Built], done: set[str]) -> list[list[Case]]:
-        """Cases of one program and one environment go together; one server serves them."""
-        servers = Servers(self.directory / "exploring", self.directory / "sites", self.directory / "cache")
-        batches: dict[tuple[Any, ...], list[Case]] = {}
-        try:
-            for each in usable:
-                for case in self._cases(each, servers):
-                    if case.key not in done:
-                        batches.setdefault((case.environment, case.program.name), []).append(case)
-        finally:
-            servers.close()
-        return [batches[key] for key in sorted(batches)]
+    def _in_parallel(self, jobs: list[Any], work: Callable[[Any, Servers], None]) -> None:
+        """Each worker has servers of its own, and takes one job after the other."""
+        waiting: SimpleQueue[Any] = SimpleQueue()
+        for job in jobs:
+            waiting.put(job)
+
+        def worker(number: int) -> None:
+            directory = self.directory / f"worker-{number}"
+            servers = Servers(directory, self.directory / "sites", self.directory / "cache")
+            try:
+                while True:
+                    work(waiting.get_nowait(), servers)
+            except Empty:
+                return
+            finally:
+                servers.close()
+
+        with ThreadPoolExecutor(self.options.jobs) as pool:
+            for working in [pool.submit(worker, number) for number in range(self.options.jobs)]:
+                working.result()
+
+    def _all_but_environments(self, each: Built, servers: Servers) -> None:
+        cases = [case for case in self._cases(each, servers) if case.key not in self._done]
+        self._later += [case for case in cases if case.environment]
+        self._each_of([case for case in cases if not case.environment], servers)
+
+    def _each_of(self, cases: list[Case], servers: Servers) -> None:
+        for case in cases:
+            self._keep(judge(case, servers, self._without_change(case, servers)))
 
     def _cases(self, each: Built, servers: Servers) -> list[Case]:
         found = servers.ask(exploration_of(each.program), "eager", limit=240.0)
@@ -112,15 +130,6 @@ class Truth:
             step = max(1, len(cases) // self.options.limit)
             cases = cases[::step][: self.options.limit]
         return cases
-
-    def _work(self, number: int, waiting: SimpleQueue[list[Case]]) -> None:
-        directory = self.directory / f"worker-{number}"
-        servers = Servers(directory, self.directory / "sites", self.directory / "cache")
-        try:
-            for case in _taken(waiting):
-                self._keep(judge(case, servers, self._without_change(case, servers)))
-        finally:
-            servers.close()
 
     def _without_change(self, case: Case, servers: Servers) -> Any:
         """What eager code does without a change."""
@@ -144,7 +153,7 @@ class Truth:
         if len(self.verdicts) % 200 == 0:
             self._say(f"-- {len(self.verdicts)} cases, {time.strftime('%H:%M:%S')}")
 
-    def _done(self) -> set[str]:
+    def _results_before(self) -> set[str]:
         """The cases of a run that was stopped; without `resume` it is forgotten."""
         if not self.options.resume or not self._results.exists():
             self._results.unlink(missing_ok=True)
@@ -156,14 +165,6 @@ class Truth:
         if not self.options.quiet:
             with self._lock:
                 print(text, flush=True)
-
-
-def _taken(waiting: SimpleQueue[list[Case]]) -> Iterator[Case]:
-    while True:
-        try:
-            yield from waiting.get_nowait()
-        except Empty:
-            return
 
 
 def main() -> int:
