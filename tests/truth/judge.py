@@ -42,8 +42,6 @@ def judge(case: Case, servers: Servers, plain: list[tuple[str, Any]] | None) -> 
     """plain: what eager code does without a change; None where this is that case."""
     eager = servers.ask(case, "eager")
     wheel = servers.ask(case, "wheel")
-    if wheel.ended == "hang" and eager.ended != "hang":
-        wheel = servers.ask(case, "wheel", limit=2 * case.change.limit)  # a busy machine is none
     served = list(wheel.report["served"]) if wheel.report else []
     verdict, words, compiled = _compared(case, servers, wheel, eager)
     if case.change.aside and any(served) and verdict == "right":

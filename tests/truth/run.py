@@ -122,13 +122,14 @@ class Truth:
             raise RuntimeError(f"{each.program.name} does not run: {found.ended}, {found.log}")
         places = dict(found.notes).get("places")
         ways = [list(place.content) for place in places.content] if places is not None else []
-        cases = cases_of(each, ways, every=self.options.every or bool(self.options.change))
+        cases = cases_of(each, ways, every=self.options.every)
         wanted = [word for word in self.options.change.split(",") if word]
         if wanted:
             cases = only_kinds(cases, wanted)
         if self.options.limit:
+            # Spread over all of them, and other ones for another program.
             step = max(1, len(cases) // self.options.limit)
-            cases = cases[::step][: self.options.limit]
+            cases = cases[len(each.program.name) % step :: step][: self.options.limit]
         return cases
 
     def _without_change(self, case: Case, servers: Servers) -> Any:
