@@ -74,11 +74,9 @@ def cases_of(built: Built, places: list[list[str]], *, every: bool = False) -> l
             )
         )
     for place in places:
-        for name in ("before the first call", "between two calls", ", then put back"):
-            change = next(
-                each for each in CHANGES.values() if each.name.endswith(f"is patched{_joined(name)}")
-            )
-            what = f"{' '.join(place)} is patched{_joined(name)}"
+        for when in (" before the first call", " between two calls", ", then put back"):
+            change = CHANGES[f"a place of the program is patched{when}"]
+            what = f"{' '.join(place)} is patched{when}"
             cases.append(Case(program, change, what, "patch of its own", False, place))
     return cases
 
@@ -86,10 +84,6 @@ def cases_of(built: Built, places: list[list[str]], *, every: bool = False) -> l
 def only_kinds(cases: list[Case], wanted: list[str]) -> list[Case]:
     """Those whose kind or words contain one of the words given."""
     return [case for case in cases if any(word in f"{case.kind}: {case.what}" for word in wanted)]
-
-
-def _joined(words: str) -> str:
-    return words if words.startswith(",") else f" {words}"
 
 
 def _is_for(change: Change, program: Program) -> bool:

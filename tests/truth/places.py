@@ -6,8 +6,9 @@ import enum
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -139,14 +140,26 @@ def _doubling_floats(self: Any, name: str) -> Any:
 
 def _function(kind: str, function: Any, rest: list[str]) -> Callable[[], None]:
     if kind == "code":
-        # The same function with one of its constants changed, as a reloader would have it.
-        return _set(function, "__code__", _with_other_constants(function.__code__))
+        # The same source with another number in it, compiled again, as a reloader does.
+        return _set(function, "__code__", _with_other_constants(_compiled_again(function)))
     if kind == "default":
         values = list(function.__defaults__)
         values[int(rest[0])] = another(values[int(rest[0])])
         return _set(function, "__defaults__", tuple(values))
     before = dict(function.__kwdefaults__)
     return _set(function, "__kwdefaults__", {**before, rest[0]: another(before[rest[0]])})
+
+
+def _compiled_again(function: Any) -> CodeType:
+    """The code of a function, from its source: what stands in the function may be a wheel's."""
+    source = inspect.getsource(sys.modules[function.__module__])
+    waiting = [compile(source, function.__code__.co_filename, "exec", dont_inherit=True)]
+    for code in waiting:
+        if code.co_qualname == function.__qualname__:
+            return code
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    found: CodeType = function.__code__
+    return found
 
 
 def _with_other_constants(code: Any) -> Any:

@@ -40,7 +40,7 @@ class Run:
         self.explained = ""
         self.module: Any = None
         self.object: Any = None
-        self._compiled: dict[int, tuple[Any, Any]] = {}
+        self._compiled: dict[tuple[int, int], tuple[Any, Any]] = {}
 
     def load(self) -> None:
         """Import the program, and make the object that it is called on."""
@@ -116,7 +116,7 @@ class Run:
         target = self.target
         if self.role != "compile":
             return target
-        key = id(getattr(target, "__func__", target))
+        key = id(getattr(target, "__func__", target)), id(self.object)
         if key not in self._compiled:
             self._compiled[key] = (target, torch.compile(target))
         return self._compiled[key][1]

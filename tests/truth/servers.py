@@ -75,7 +75,10 @@ class Servers:
         assert server.stdout is not None
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
-        said = json.loads(server.stdout.readline())
+        line = server.stdout.readline()
+        if not line:
+            raise RuntimeError((self.directory / "server.txt").read_text()[-3000:])
+        said = json.loads(line)
         report = pickle.loads(answer.read_bytes()) if said["ended"] == "exit" and answer.exists() else None
         return Answer(said["ended"], said["code"], report, log.read_text(errors="replace")[-3000:])
 

@@ -167,8 +167,10 @@ def _later_call(change_one: Callable[[torch.Tensor], Any]) -> Callable[[Any], No
 
 for _name, (_change, _harmless) in TENSORS.items():
     _only = _OF_INDICES if "index" in _name else ()
-    add(f"inputs: {_name}, first", "data", _first_call(_change), harmless=_harmless, only=_only)
-    add(f"inputs: {_name}, later", "data", _later_call(_change), harmless=_harmless, only=_only)
+    # What reads a value out of a tensor is compiled for that value.
+    _facts = {"harmless": _harmless, "only": _only, "reads": (".item()",) if "values" in _name else ()}
+    add(f"inputs: {_name}, first", "data", _first_call(_change), **_facts)
+    add(f"inputs: {_name}, later", "data", _later_call(_change), **_facts)
 
 
 @change("inputs: an index beyond, under one thread", "data", only=_OF_INDICES)

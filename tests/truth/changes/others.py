@@ -276,7 +276,6 @@ def identity(run: Any) -> None:
     run.note("pickled", _attempt(lambda: pickle.loads(pickle.dumps(target)) is target))
     run.note("copied", _attempt(lambda: copy.deepcopy(target) == target))
     run.note("object pickled", _attempt(lambda: type(pickle.loads(pickle.dumps(owner))).__name__))
-    run.note("class", sorted(vars(type(owner))) if owner is not None else None)
     run.call()
     run.note("signature after a call", _attempt(lambda: str(inspect.signature(target))))
 

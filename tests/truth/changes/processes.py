@@ -48,17 +48,21 @@ def _interrupted(run: Any, number: int, before_each: Callable[[], None]) -> None
         raise Interrupted
 
     signal.signal(number, handler)
-    for _ in range(CALLS):
-        before_each()
+    left = CALLS
+    while left >= 0:
         try:
-            # Long enough for the signal to come, wherever in a call that is.
-            until = time.perf_counter() + 0.02
-            while time.perf_counter() < until:
-                call()
+            while left > 0:
+                left -= 1
+                before_each()
+                # Long enough for the signal to come, wherever in a call that is.
+                until = time.perf_counter() + 0.02
+                while time.perf_counter() < until:
+                    call()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(number, signal.SIG_IGN)
+            left = -1
         except Interrupted:
             caught += 1
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(number, signal.SIG_IGN)
     run.note("lost", raised - caught)
     run.call(label="then")
 

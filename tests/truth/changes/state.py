@@ -82,8 +82,8 @@ for _variable, _harmless in {
     "PYTHONHASHSEED=1": True,
     "PYTHONHASHSEED=2": True,
     "PYTHONHASHSEED=77": True,
-    "PYTHONOPTIMIZE=1": True,
-    "PYTHONOPTIMIZE=2": True,
+    "PYTHONOPTIMIZE=1": False,  # the code of functions with an assertion is another
+    "PYTHONOPTIMIZE=2": False,
     "OMP_NUM_THREADS=1": True,
     "OMP_NUM_THREADS=3": True,
     "MKL_NUM_THREADS=1": True,
@@ -139,7 +139,6 @@ SWITCHES: dict[str, tuple[Callable[[], Any], bool]] = {
         lambda: torch.__future__.set_overwrite_module_params_on_conversion(True),
         True,
     ),
-    "inference tensors allowed to be saved": (lambda: torch._C._set_warnAlways(False), True),
 }
 
 
