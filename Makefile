@@ -17,7 +17,7 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test test-torch test-python demo bench chart differential conformance reference docs clean
+.PHONY: help lint test test-torch test-python demo bench chart differential truth conformance reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench   every way of starting a model, on three models; build/bench.json"
 	@echo "make chart   the chart of the README, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
+	@echo "make truth   what a wheel answers after its sources, its process or its inputs have changed; build/truth.json"
 	@echo "make conformance     models of transformers in their true sizes; build/conformance.json"
 	@echo "make reference  what is made from the code: a JSON schema, docs/configuration.md, docs/inputs.md"
 	@echo "make docs    the documentation as a site; build/site/index.html"
@@ -65,6 +66,11 @@ chart:
 # Our guards beside dynamo's, tens of thousands of mutations; build/differential.json
 differential: .venv-test/.ready
 	.venv-test/bin/python tests/differential/run.py
+
+# Small programs, built once; then something changes, and the wheel has to answer as eager code does. An hour on
+# two cores; build/truth.json. A part of it: make truth TRUTH="--program Linear,swaps --change hook"
+truth: .venv-test/.ready
+	.venv-test/bin/python tests/truth/run.py $(TRUTH)
 
 # Eleven models of transformers, built and called in fresh processes: half an hour; build/conformance.json. The small ones: make test TESTS=tests/conformance
 conformance: .venv-test/.ready

@@ -99,8 +99,8 @@ class Installation:
         os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._renew)
 
     def _hold(self) -> None:
-        # Loading takes milliseconds, or seconds where torch's wrappers of autograd come in. Longer is a thread
-        # that waits for this one, which must not wait in its turn.
+        # Loading takes milliseconds, or seconds where torch's wrappers for autograd come in. Longer is a
+        # thread that waits for this one, which must not wait in its turn.
         self._held = self.lock.acquire(timeout=FORK_WAITS)
 
     def _release(self) -> None:

@@ -31,6 +31,7 @@ from hatch_precompile.capture.target import (
     Declared,
     Sample,
     Target,
+    copied,
     find_declared,
     find_targets,
     mark_dynamic,
@@ -65,6 +66,10 @@ from hatch_precompile.torch_internals import (
 from hatch_precompile.variants import Variant
 
 __all__ = ["capture"]
+
+
+# Calls of one sample. As many are verified.
+_AT_MOST = 3
 
 
 def capture(
@@ -131,7 +136,7 @@ class _Session:
         ):
             compiled = {id(target): target.compiled(self._backend) for target in targets}
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
-                self._run_sample(target, compiled[id(target)], sample, len(samples))
+                self._run_until_settled(target, compiled[id(target)], sample, len(samples))
         self._put_own_frame_first(declared)
         return Part(
             name=self.entrypoint.name,
@@ -165,7 +170,22 @@ class _Session:
 
     # -- samples ---------------------------------------------------------------------------------
 
-    def _run_sample(self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int) -> None:
+    def _run_until_settled(
+        self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int
+    ) -> None:
+        """Run a sample again until nothing new comes of it: a model may fill a cache at its first call, so that
+        its second is another one."""
+        for _ in range(_AT_MOST):
+            if not self._run_sample(target, compiled, copied(sample), total):
+                return
+        text = (
+            f"sample {self.sample + 1}/{total}: each of {_AT_MOST} calls made new entries, so something that "
+            "the code reads changes at every call; later calls of this kind are misses"
+        )
+        self.report(Event(step="note", text=text))
+
+    def _run_sample(self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int) -> int:
+        """One call. Returns how many entries it made."""
         started = time.perf_counter()
         before = sum(map(len, self.frames.values()))
         label = f"sample {self.sample + 1}/{total}"
@@ -209,6 +229,7 @@ class _Session:
                 seconds=round(seconds, 3),
             )
         )
+        return new
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
         name = f"sample {self.sample + 1}: {code.co_qualname}"

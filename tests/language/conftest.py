@@ -99,7 +99,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Site:
     place = made_once(
         tmp_path_factory,
         "programs",
-        lambda place: build_entrypoints("programs", ENTRYPOINTS, HERE, place / "work", verify=False),
+        lambda place: build_entrypoints("programs", ENTRYPOINTS, HERE, place / "work"),
     )
     return Site(place / "work" / "installed")
 

@@ -1,0 +1,110 @@
+"""Builds one program into a site of its own, once: `python tests/truth/building.py BUILD PROGRAM`.
+
+A site has the package as a wheel would install it, for this program alone, and a record of how that went.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+sys.path.insert(0, str(REPOSITORY))
+
+from tests.truth.catalogue import PACKAGE, SOURCES, Program, all_programs  # noqa: E402 - see above
+
+__all__ = ["Built", "built", "refresh_runtime"]
+
+LIMIT = 900
+"""Seconds a build may take on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """One program. `refused`: the sentence of a build that refused it, else empty."""
+
+    program: Program
+    site: Path
+    refused: str
+    seconds: float
+
+
+def key_of(program: Program) -> str:
+    """Changes with all that a build depends on: the program, what it imports, and the plugin."""
+    paths = [program.source, *(SOURCES / "parts").glob("*.py")]
+    paths += [*(REPOSITORY / "hatch_precompile").rglob("*.py"), *(REPOSITORY / "templates").glob("*.py")]
+    digest = hashlib.sha256(json.dumps(program.entrypoint).encode())
+    for path in sorted(paths):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def built(program: Program, directory: Path, *, keep: bool) -> Built:
+    """The program's site, built where it is not there or not of these sources.
+
+    keep: take any site there is, of older sources too. Raises RuntimeError where a build fails in
+    another way than by a sentence.
+    """
+    home = directory / program.name
+    record = _record(home)
+    if record is None or not (keep or record["key"] == key_of(program)):
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        with (home / "log.txt").open("w") as log:
+            subprocess.run(
+                [sys.executable, __file__, str(directory), program.name],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=LIMIT,
+                check=False,
+            )
+        record = _record(home)
+        if record is None:
+            raise RuntimeError(f"{program.name} was not built: {(home / 'log.txt').read_text()[-2000:]}")
+    elif keep and not record["refused"]:
+        refresh_runtime(home / "site")
+    return Built(program, home / "site", record["refused"], record["seconds"])
+
+
+def refresh_runtime(site: Path) -> None:
+    """The runtime as it is in the checkout now, beside the bundle as it was built."""
+    from hatch_precompile.bundle import write_runtime
+
+    write_runtime(site / PACKAGE / "_precompiled")
+
+
+def _record(home: Path) -> dict[str, Any] | None:
+    path = home / "record.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _build(program: Program, home: Path) -> None:
+    from hatch_precompile.build import build_bundle
+    from hatch_precompile.config import load
+    from hatch_precompile.errors import BuildError
+
+    config = load({"entrypoints": [program.entrypoint], "package": PACKAGE}, default_package=PACKAGE)
+    key, started, refused = key_of(program), time.perf_counter(), ""
+    work = home / "work"
+    work.mkdir()
+    try:
+        build_bundle(config, source_roots=[SOURCES], work=work, report=print)
+        shutil.copytree(work / "site" / PACKAGE / "_precompiled", home / "site" / PACKAGE / "_precompiled")
+        shutil.copy(work / "site" / PACKAGE / "__init__.py", home / "site" / PACKAGE)
+    except BuildError as error:
+        refused = str(error)
+    shutil.rmtree(work)
+    record = {"key": key, "refused": refused, "seconds": round(time.perf_counter() - started, 1)}
+    (home / "record.json").write_text(json.dumps(record))
+
+
+if __name__ == "__main__":
+    chosen = next(program for program in all_programs() if program.name == sys.argv[2])
+    _build(chosen, Path(sys.argv[1]) / chosen.name)

@@ -1,0 +1,70 @@
+"""The programs: what the modules of tests/truth/sources/specimens declare, read without importing them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PACKAGE", "SOURCES", "Program", "all_programs"]
+
+SOURCES = Path(__file__).parent / "sources"
+PACKAGE = "specimens"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One entrypoint of the package. `target`: the name in its module; `warm`: its import imports dynamo;
+    `table`: more keys of it."""
+
+    name: str
+    module: str
+    target: str
+    samples: str
+    instance: str | None
+    mode: str
+    warm: bool
+    table: dict[str, Any]
+
+    @property
+    def source(self) -> Path:
+        return SOURCES / PACKAGE / f"{self.module}.py"
+
+    @property
+    def kind(self) -> str:
+        """Of its target: "module" (a class), "method" or "function"."""
+        if "." in self.target:
+            return "method"
+        return "module" if self.target[0].isupper() else "function"
+
+    @property
+    def entrypoint(self) -> dict[str, Any]:
+        """As the table of a pyproject has it."""
+        place = f"{PACKAGE}.{self.module}:"
+        entrypoint = {"target": place + self.target, "name": self.name, "samples": place + self.samples}
+        if self.instance:
+            entrypoint["instance"] = place + self.instance
+        return {**entrypoint, "mode": self.mode, **self.table}
+
+
+def all_programs() -> list[Program]:
+    """In the order of their modules; a program is named for its target."""
+    programs = []
+    for path in sorted((SOURCES / PACKAGE).glob("[!_]*.py")):
+        for declared in _declared(path):
+            rest = dict(declared)
+            target, samples = rest.pop("target"), rest.pop("samples")
+            instance, mode = rest.pop("instance", None), rest.pop("mode", "no_grad")
+            warm = rest.pop("warm", False)
+            programs.append(Program(target, path.stem, target, samples, instance, mode, warm, rest))
+    names = [program.name for program in programs]
+    assert len(set(names)) == len(names), "two programs have one name"
+    return programs
+
+
+def _declared(path: Path) -> list[dict[str, Any]]:
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "PROGRAMS":
+            return list(ast.literal_eval(statement.value))
+    raise AssertionError(f"{path} declares no PROGRAMS")

@@ -1,0 +1,110 @@
+"""What came of a case: the wheel beside eager code under the same change, and where they differ, beside
+torch.compile under it, each in a process of its own."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tests.truth.agreement import difference
+from tests.truth.cases import Case
+from tests.truth.catalogue import SOURCES
+from tests.truth.servers import Answer, Servers
+
+__all__ = ["Verdict", "judge"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`verdict`: "right", "wrong", "crash", "hang", "as torch.compile" (and not as eager), or "no judge",
+    where eager code itself ends the process; `needless`: a miss without a reason; `changed`: eager's
+    answer is another than without the change."""
+
+    key: str
+    program: str
+    kind: str
+    what: str
+    verdict: str
+    needless: bool
+    changed: bool
+    served: list[bool]
+    wheel: str = ""
+    compiled: str = ""
+    why: str = ""
+    diff: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge(case: Case, servers: Servers, plain: list[tuple[str, Any]] | None) -> Verdict:
+    """plain: what eager code does without a change; None where this is that case."""
+    eager = servers.ask(case, "eager")
+    wheel = servers.ask(case, "wheel")
+    served = list(wheel.report["served"]) if wheel.report else []
+    verdict, words, compiled = _compared(case, servers, wheel, eager)
+    if case.change.aside and any(served) and verdict == "right":
+        verdict, words = "wrong", "it was served by compiled code, which was switched off"
+    changed = plain is not None and not _as_before(eager.notes, plain)
+    needless = (
+        case.harmless and verdict == "right" and not all(served) and (case.kind == "data" or not changed)
+    )
+    return Verdict(
+        case.key,
+        case.program.name,
+        case.kind,
+        case.what,
+        verdict,
+        needless,
+        changed,
+        served,
+        words,
+        compiled,
+        wheel.report["why"] if wheel.report else "",
+        _diff(case) if verdict in ("wrong", "crash", "hang") or needless else "",
+    )
+
+
+def _compared(case: Case, servers: Servers, wheel: Answer, eager: Answer) -> tuple[str, str, str]:
+    """The verdict, the wheel beside eager, torch.compile beside eager."""
+    if eager.report is None:
+        alike = (wheel.ended, wheel.code) == (eager.ended, eager.code)
+        said = f"eager: {_end(eager)}; the wheel: {_end(wheel)}"
+        return ("right" if alike and eager.ended != "exit" else "no judge"), said, ""
+    if wheel.report is None:
+        verdict = "hang" if wheel.ended == "hang" else "crash"
+        return verdict, _end(wheel), ""
+    words = difference(wheel.notes, eager.notes)
+    if not words:
+        return "right", "", ""
+    jitted = servers.ask(case, "compile")
+    if jitted.report is None:
+        return "wrong", words, f"no answer: {_end(jitted)}"
+    beside = difference(_without_warnings(jitted.notes), _without_warnings(eager.notes)) or "as eager"
+    if not difference(_without_warnings(wheel.notes), _without_warnings(jitted.notes), texts=False):
+        return "as torch.compile", words, beside
+    return "wrong", words, beside
+
+
+def _without_warnings(notes: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Dynamo warns of much that is nobody's answer."""
+    return [(label, value) for label, value in notes if not label.endswith(" warned")]
+
+
+def _as_before(notes: list[tuple[str, Any]], plain: list[tuple[str, Any]]) -> bool:
+    before = dict(plain)
+    return not any(difference(value, before[label]) for label, value in notes if label in before)
+
+
+def _end(answer: Answer) -> str:
+    last = [line for line in answer.log.strip().splitlines() if line.strip()][-6:]
+    return f"{answer.ended}, code {answer.code}: {' / '.join(last)}"[:800]
+
+
+def _diff(case: Case) -> str:
+    parts = []
+    for file, text in case.files.items():
+        before = (SOURCES / file).read_text().splitlines()
+        parts += difflib.unified_diff(before, text.splitlines(), file, file, n=1, lineterm="")
+    return "\n".join(parts)
