@@ -173,8 +173,8 @@ class _Session:
     def _run_until_settled(
         self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int
     ) -> None:
-        """Run a sample again until nothing new comes of it: a model may fill a cache at its first call, so that
-        its second is another one."""
+        """Run a sample again until nothing new comes of it: a model may fill a cache at its first call, so
+        that its second is another one."""
         for number in range(_AT_MOST):
             new = self._run_sample(target, compiled, copied(sample), total, again=number > 0)
             if number > 0 and not new:
