@@ -57,9 +57,7 @@ class WrappedGraph:
                     if name == "AOTDispatchAutograd":
                         spec = runtime_wrappers.AOTDispatchAutogradCompileSpec(
                             compiled_fw_func=function,
-                            compiled_bw_func=_boxed(self._backward, backward=True)
-                            if self._backward
-                            else None,
+                            compiled_bw_func=backward,
                             lazy_backward_info=None,
                             bw_compiler=None,
                             aot_config=config,
