@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hatch_precompile.errors import ConfigError
+from hatch_precompile.options import check_options
 from hatch_precompile.tables import (
     check_distinct,
     check_keys,
@@ -122,7 +123,8 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     the build stops, or the function runs as Python and what it calls is compiled all the same."""
 
     options: dict[str, Any] = {}
-    """Settings for inductor, as in `torch.compile(options=...)`."""
+    """Settings for inductor, as in `torch.compile(options=...)`. Those that a wheel rests on, such as
+    `cpp_wrapper` or `freezing`, are the build's own and refused."""
 
 
 class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -211,7 +213,9 @@ def _entrypoint(table: dict[str, object], path: str) -> Entrypoint:
     if "name" in table and not table["name"]:
         raise expected(f"{path}.name", describe(Name), table["name"])
     shapes = _dynamic_shapes(table.get("dynamic-shapes", {}), f"{path}.dynamic-shapes")
-    return read_struct(Entrypoint, table, path, dynamic_shapes=shapes)
+    entrypoint = read_struct(Entrypoint, table, path, dynamic_shapes=shapes)
+    check_options(entrypoint.options, f"{path}.options")
+    return entrypoint
 
 
 def _check_source_of_samples(table: dict[str, object], path: str) -> None:

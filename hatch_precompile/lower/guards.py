@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
-from types import CodeType
+from collections.abc import Iterator
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from hatch_precompile.lower.guard_tensors import CheckedTensor, TensorGroup, dis
 from hatch_precompile.lower.guard_text import GuardText, unsupported
 from hatch_precompile.lower.inputs import Inputs
 from hatch_precompile.lower.names import Namer
+from hatch_precompile.torch_internals import is_compiler
 
 __all__ = ["LoweredGuards", "function_codes", "lower_guards"]
 
@@ -215,6 +217,22 @@ class _Writer:
             self.text.require(self._rewrite(text, leaf), kind)
         self.carried += 1
 
+    def parts_of_compiler(self, node: ast.expr) -> Iterator[Any]:
+        """The object, if any, that an expression finds in a module which the target does not import.
+
+        That it is there is asked if the module is imported (guard_late.py); here it stands for itself.
+        """
+        names = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "G":
+            value = self.injected.get(ast.literal_eval(node.slice))
+            if type(value) is ModuleType and is_compiler(value):
+                for name in reversed(names):
+                    value = getattr(value, name)
+                yield value
+
     def _rewrite(self, text: str, leaf: Leaf) -> str:
         writer = self
 
@@ -231,6 +249,11 @@ class _Writer:
                     key = ast.literal_eval(node.slice)
                     if key in writer.injected:
                         return ast.Name(writer.text.constant(writer.injected[key], None, text), ast.Load())
+                return self.generic_visit(node)
+
+            def visit_Attribute(self, node: ast.Attribute) -> Any:
+                for value in writer.parts_of_compiler(node):
+                    return ast.Name(writer.text.constant(value, None, text), ast.Load())
                 return self.generic_visit(node)
 
             def visit_Name(self, node: ast.Name) -> Any:

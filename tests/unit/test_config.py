@@ -311,6 +311,21 @@ class TestErrors:
                 "workload: expected either samples or workload, got both",
             ),
             ({"options": "max-autotune"}, 'options: expected a table, got "max-autotune"'),
+            (
+                {"options": {"max_autotune": True, "freezing": True}},
+                "options.freezing: expected no setting that the build makes itself: weights are inputs of a "
+                "graph, so that they are neither in the wheel nor fixed",
+            ),
+            (
+                {"options": {"fx-graph-cache": True}},
+                "options.fx-graph-cache: expected no setting that the build makes itself: nothing is read "
+                "from or left in the caches of the build machine",
+            ),
+            (
+                {"options": {"triton.cudagraphs": True}},
+                'options."triton.cudagraphs": expected no setting that the build makes itself: graphs are '
+                "for the CPU",
+            ),
         ],
     )
     def test_errors_of_an_entrypoint_name_its_number_too(self, keys: dict[str, Any], text: str) -> None:

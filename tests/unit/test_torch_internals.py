@@ -29,8 +29,10 @@ from torch._functorch._aot_autograd import runtime_wrappers, schemas
 
 from hatch_precompile import torch_internals
 from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
+from hatch_precompile.errors import ConfigError
 from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
 from hatch_precompile.lower.parallel_checks import THROWING_HELPERS
+from hatch_precompile.options import FIXED, check_options
 from hatch_precompile.runtime_package import runtime
 from hatch_precompile.torch_internals import libraries, operators, trees, vectors
 from hatch_precompile.variants import _EXTENSIONS, _LEVELS, _needed
@@ -351,6 +353,21 @@ class TestInductor:
         owner: Any = torch._inductor.config
         for part in name.split("."):
             owner = getattr(owner, part)
+
+    def test_what_the_build_sets_itself_exists_and_no_author_may_set(self) -> None:
+        before = torch._inductor.config.save_config_portable()
+        with torch_internals.capture_settings({}, graphs_expected=9):
+            after = torch._inductor.config.save_config_portable()
+        changed = {name for name in after if after[name] != before[name]}
+        assert "cpp_wrapper" in changed
+        for name in changed | {"cpp.march", "cpp.simdlen", "freezing", "assert_indirect_indexing"}:
+            with pytest.raises(ConfigError, match="that the build makes itself"):
+                check_options({name: None}, "options")
+        for name in FIXED:
+            owner: Any = torch._inductor.config
+            for part in filter(None, name.split(".")):
+                assert hasattr(owner, part), name
+                owner = getattr(owner, part)
 
     def test_the_architecture_may_be_followed_by_another_flag(self) -> None:
         from torch._inductor import cpp_builder
