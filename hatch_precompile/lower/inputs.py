@@ -216,7 +216,7 @@ class _Writer:
 
     def _taking_part(self) -> list[type]:
         """The classes of the trace and of its guards, and their own classes."""
-        found = dict.fromkeys(self.folded.classes)
+        found = dict.fromkeys([torch.Tensor, *self.folded.classes])
         for node in _nodes(self.tree):
             if node.leaves:
                 found[type(node.value)] = None

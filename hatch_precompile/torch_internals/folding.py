@@ -4,7 +4,7 @@ Its guards are complete within one process. What cannot change there it does not
 inlines, what a class has, the environment, the answers of functions about the process. Here every place where
 that happens is watched, so that a build can carry each such thing as an input of the entry, or stop.
 
-Seen in torch 2.13.0. Where a place is gone, `watching_folding` fails.
+Seen in torch 2.13.0, read in 2.14.1. Where a place is gone, the build stops.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
+import torch
+
+from hatch_precompile.errors import Unsupported
 from hatch_precompile.torch_internals.folded import (
     constants,
     folded,
@@ -34,6 +37,15 @@ def watching_folding() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
 
         def watch(owner: Any, name: str, wrapper: Callable[..., Callable[..., Any]]) -> None:
+            # One version of torch has a method where another inherits it.
+            places = [place for place in getattr(owner, "__mro__", (owner,)) if name in vars(place)]
+            if not places:
+                raise Unsupported(
+                    f"torch {torch.__version__} has no {owner.__name__}.{name}, so that it is not known what "
+                    "it takes for constant",
+                    advice="Build with a version of torch that is supported.",
+                )
+            owner = places[0]
             raw = vars(owner)[name]
             own = getattr(owner, name)
             wrapped = functools.wraps(own)(wrapper(own))

@@ -23,10 +23,13 @@ def watch_values(watch: Callable[..., None]) -> None:
     watch(builtin.BuiltinVariable, "call_id", _id)
     watch(constant.ConstantVariable, "call_method", _constant_method)
     for kind in (sets.SetVariable, sets.FrozensetVariable):
-        for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl"):
+        for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl", "tp_repr_impl"):
             if name in vars(kind):
                 watch(kind, name, _set_order)
-    watch(sets.SetVariable, "call_method", _set_method)
+    if "pop" in vars(sets.SetVariable):  # from torch 2.14 on each method of a set is one of the class
+        watch(sets.SetVariable, "pop", _set_pop)
+    else:
+        watch(sets.SetVariable, "call_method", _set_method)
     watch(sets.SetVariable, "as_python_constant", _set_in_words)
     watch(lists.ListVariable, "call_method", _list_method)
 
@@ -145,6 +148,15 @@ def _orderless(tx: Any) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _set_pop(own: Callable[..., Any]) -> Callable[..., Any]:
+    def pop(self: Any, tx: Any, *args: Any) -> Any:
+        if _ordered_otherwise(self):
+            stop("pop() of a set of other elements than numbers", _SORT)
+        return own(self, tx, *args)
+
+    return pop
 
 
 def _set_method(own: Callable[..., Any]) -> Callable[..., Any]:

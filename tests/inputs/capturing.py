@@ -16,7 +16,7 @@ from hatch_precompile.lower.guards import function_codes, lower_guards
 from hatch_precompile.lower.inputs import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime_package import runtime
-from hatch_precompile.torch_internals import FrameTrace, capture_settings, tracing_frames
+from hatch_precompile.torch_internals import FrameTrace, capture_settings, dispatch_keys, tracing_frames
 
 
 @dataclass
@@ -62,6 +62,7 @@ def captured(call: Callable[..., Any], *args: Any, **frame_locals: Any) -> Captu
     recorder = GuardRecorder()
     kept: list[Captured] = []
     failed: list[BuildError] = []
+    keys = dispatch_keys()
 
     def on_frame(trace: FrameTrace) -> None:
         tree = recorder.tree(trace.root)
@@ -76,6 +77,7 @@ def captured(call: Callable[..., Any], *args: Any, **frame_locals: Any) -> Captu
             "constants": lowered.constants,
             "tensors": tuple(group.encoded() for group in lowered.tensors),
             "state": lowered.state,
+            "dispatch": keys,
         }
         records, data = marshal.loads(marshal.dumps((inputs.records, data), 2))
         names = trace.code.co_varnames[: trace.code.co_argcount]

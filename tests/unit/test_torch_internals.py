@@ -25,16 +25,18 @@ import torch._inductor.config
 from torch._C._dynamo import eval_frame, guards
 from torch._dynamo import convert_frame
 from torch._dynamo.guards import CheckFunctionManager, GuardBuilder
+from torch._dynamo.variables import builtin, functions
 from torch._functorch._aot_autograd import runtime_wrappers, schemas
 
 from hatch_precompile import torch_internals
 from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
-from hatch_precompile.errors import ConfigError
+from hatch_precompile.errors import ConfigError, Unsupported
 from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
 from hatch_precompile.lower.parallel_checks import THROWING_HELPERS
 from hatch_precompile.options import FIXED, check_options
 from hatch_precompile.runtime_package import runtime
 from hatch_precompile.torch_internals import libraries, operators, trees, vectors
+from hatch_precompile.torch_internals.folding import watching_folding
 from hatch_precompile.variants import _EXTENSIONS, _LEVELS, _needed
 
 REPOSITORY = Path(__file__).parents[2]
@@ -238,6 +240,32 @@ class TestTracing:
         counters["graph_break"]["because"] += 1
         assert "because" in torch_internals.graph_break_reasons()
         assert torch_internals.graph_break_reasons() == []
+
+
+class TestFolding:
+    """Where dynamo takes something for constant. What it then is, tests/inputs shows."""
+
+    def test_every_place_is_there_and_is_put_back(self) -> None:
+        place = functions.SkipFunctionVariable
+        before = vars(place)["call_function"]
+        with watching_folding():
+            assert vars(place)["call_function"] is not before
+        assert vars(place)["call_function"] is before
+
+    def test_a_place_that_is_gone_stops_the_build(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr(builtin.BuiltinVariable, "call_hash")
+        with pytest.raises(Unsupported, match=r"has no BuiltinVariable\.call_hash"), watching_folding():
+            pass
+
+    def test_globals_of_the_standard_library_have_a_source_of_their_own(self) -> None:
+        from torch._dynamo.source import SkipGuardSource
+
+        assert SkipGuardSource.__name__ == "SkipGuardSource"
+
+    def test_hooks_of_modules_are_numbered(self) -> None:
+        before = torch.utils.hooks.RemovableHandle.next_id
+        torch.nn.Linear(1, 1).register_forward_hook(lambda *_: None).remove()
+        assert torch.utils.hooks.RemovableHandle.next_id == before + 1
 
 
 class TestInductor:
