@@ -17,7 +17,16 @@ __all__ = ["Case", "cases_of", "exploration_of", "only_kinds"]
 
 EXPLORATION = "which places there are"
 
-SHARES = {"data": 2, "switch": 3, "mode": 2, "patch": 3, "environment": 3, "environment at start": 4}
+SHARES = {
+    "data": 6,
+    "switch": 8,
+    "mode": 4,
+    "patch": 6,
+    "transform": 3,
+    "others": 2,
+    "environment": 5,
+    "environment at start": 8,
+}
 """Of changes of these kinds, each program gets one in so many, another share than the next program."""
 
 

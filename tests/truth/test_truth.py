@@ -19,7 +19,7 @@ from tests.truth.observed import described
 from tests.truth.run import Options, Truth
 
 SMALL = ("reads_constants", "Overriding")
-ABOUT = "nothing,source: a number,source: a comment,source: an override,mode,hook,fork,switched off"
+ABOUT = "nothing:,source: a number,source: a comment,source: an override,mode:,hook:,fork:,switched off:"
 
 
 def program(name: str) -> Program:
