@@ -7,6 +7,7 @@ is hatch_precompile/inputs.py, and docs/inputs.md the page made from it.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import functools
@@ -28,6 +29,7 @@ __all__ = [
     "hooks_of",
     "is_described",
     "mark",
+    "registered",
     "type_name",
 ]
 
@@ -144,17 +146,31 @@ def _held(value: Any, held: bool, depth: int) -> list[Any] | None:
     return None
 
 
-def _classes(names: Any, bases: Any, rows: Any) -> None:
-    """names: those looked up; bases: (class, what it defines); rows: (module, steps, numbers of bases)"""
+def registered(classes: dict[int, type]) -> tuple[tuple[int, int], ...]:
+    """(class, abstract class), by number, for each pair of which the one was registered as the other."""
+    abstract = [(number, cls) for number, cls in classes.items() if isinstance(cls, abc.ABCMeta)]
+    return tuple(
+        (one, other)
+        for one, cls in classes.items()
+        for other, base in abstract
+        if base not in cls.__mro__ and issubclass(cls, base)
+    )
+
+
+def _classes(names: Any, bases: Any, rows: Any, expected_registered: Any) -> None:
+    """names: those looked up; bases: (class, what it defines); rows: (module, steps, numbers of bases);
+    expected_registered: what `registered` gave"""
     wanted = frozenset(names)
     known = {name for name, _ in bases}
     seen: dict[type, tuple[str, Any]] = {}
-    for module, steps, numbers in rows:
+    here: dict[int, type] = {}
+    for row, (module, steps, numbers) in enumerate(rows):
         if _left_out(module):
             continue
         cls = resolve(module, steps)
         if not isinstance(cls, type):
             raise Stale(f"{spell(module, steps)} is no class any more")
+        here[row] = cls
         found = []
         for base in filter(is_described, cls.__mro__):
             if base not in seen:
@@ -164,6 +180,10 @@ def _classes(names: Any, bases: Any, rows: Any) -> None:
         expected = [bases[number] for number in numbers]
         if found != expected:
             raise Stale(_difference(spell(module, steps), found, expected))
+    for one, other in set(registered(here)) ^ {
+        pair for pair in expected_registered if set(pair) <= here.keys()
+    }:
+        raise Stale(f"{type_name(here[one])} is, or was, registered as a {type_name(here[other])}")
 
 
 def _difference(cls: str, found: Any, expected: Any) -> str:

@@ -204,7 +204,10 @@ class _Writer:
                     self._covered.update(map(id, _fields(base)))
             rows.append((module, tuple(steps), tuple(numbers)))
         if rows:
-            yield ("classes", tuple(sorted(names)), tuple(bases), tuple(sorted(rows, key=repr)))
+            rows.sort(key=repr)
+            classes = [runtime("references").resolve(module, steps) for module, steps, _ in rows]
+            registered = self.runtime.registered(dict(enumerate(classes)))
+            yield ("classes", tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 
     def _names(self) -> frozenset[str]:
         found = set(self.folded.attributes)
@@ -334,12 +337,16 @@ def _functions_of_classes() -> Owners:
             continue
         seen.add(cls)
         pending += type.__subclasses__(cls)
+        for name, field in vars(cls).get("__dataclass_fields__", {}).items():
+            if type(field.default_factory) is FunctionType:
+                way = (("d", "__dataclass_fields__"), ("i", name), ("a", "default_factory"))
+                found.setdefault(field.default_factory.__code__, (cls, way))
         for name, value in list(vars(cls).items()):
             for part in _PARTS.get(type(value), ()):
                 inner = getattr(value, part) if part else value
                 if type(inner) is FunctionType:
-                    way = (("d", name), ("a", part)) if part else (("d", name),)
-                    found.setdefault(inner.__code__, (cls, way))
+                    steps = (("d", name), ("a", part)) if part else (("d", name),)
+                    found.setdefault(inner.__code__, (cls, steps))
     return found
 
 

@@ -71,29 +71,56 @@ def _torch_function(own: Callable[..., Any]) -> Callable[..., Any]:
 @contextlib.contextmanager
 def _watching_helpers(function: Any) -> Iterator[None]:
     """What a function of the program's own, which dynamo calls without looking into it, calls in turn."""
-    namespace = (
-        getattr(function, "namespace", None)
-        or getattr(getattr(function, "_schema", None), "name", "aten::").partition("::")[0]
-    )
-    code = getattr(function, "__code__", None)
-    operator = isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
-    if not (operator and namespace not in ("aten", "prims", "prim")) and (
-        code is None or of_torch(code.co_filename)
-    ):
+    if not _is_programs(function):
         yield
         return
     helpers = folded().helpers
     before = sys.getprofile()
 
+    # Of a function only what it calls itself; below an operator there is no frame of the program's.
+    own = _codes(function)
+    depth = 0 if own else 1
+
     def called(frame: Any, event: str, argument: Any) -> None:
-        if event == "call" and not _is_machinery(frame.f_code, frame.f_globals.get("__name__", "")):
-            helpers[frame.f_code] = None
+        nonlocal depth
+        code = frame.f_code
+        if event == "call" and code in own:
+            depth += 1
+        if event == "call" and depth and not _is_machinery(code, frame.f_globals.get("__name__", "")):
+            helpers[code] = None
+        if event == "return" and code in own:
+            depth -= 1
 
     sys.setprofile(called)
     try:
         yield
     finally:
         sys.setprofile(before)
+
+
+def _is_programs(function: Any) -> bool:
+    """Whether it is the program's: an operator of its own, or a function that torch may have wrapped."""
+    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        name = getattr(function, "_qualified_op_name", None) or function._schema.name
+        return str(name).partition("::")[0] not in ("aten", "prims", "prim")
+    return bool(_codes(function))
+
+
+def _codes(function: Any) -> set[CodeType]:
+    """The program's own code of a function, behind what torch has put around it."""
+    found: set[CodeType] = set()
+    while function is not None:
+        code = getattr(function, "__code__", None)
+        if code is not None and not of_torch(code.co_filename):
+            found.add(code)
+        function = getattr(function, "__wrapped__", None)
+    return found
+
+
+_MACHINERY = {
+    *("hatch_precompile", "hatch_precompile_runtime", "sympy", "mpmath", "typing_extensions"),
+    *("numpy", "networkx", "optree"),
+}
 
 
 def _is_machinery(code: CodeType, module: str) -> bool:

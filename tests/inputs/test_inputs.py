@@ -227,6 +227,21 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
         code_of(things.doubles, "(x): return x * 3"),
         "things.doubles has changed",
     ),
+    "the helper of a function traced otherwise": (
+        things.calls_traced_otherwise,
+        code_of(things.doubles, "(x): return x * 3"),
+        "things.doubles has changed",
+    ),
+    "a default factory": (
+        things.makes_listed,
+        code_of(things.Listed.__dataclass_fields__["scales"].default_factory, "(): return [3.0]"),
+        "has changed",
+    ),
+    "a function for shapes": (
+        things.calls_operator,
+        code_of(things._, "(x): return x.new_empty(x.shape)"),
+        "has changed",
+    ),
     "a decorated function": (
         things.calls_decorated,
         code_of(things.decorated.__wrapped__, "(x): return x * 3"),  # type: ignore[attr-defined]
@@ -244,6 +259,11 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
         things.calls_method,
         bases(things.Mixin, things.Base),
         "Derived has other bases than at the build",
+    ),
+    "an abstract class that was registered": (
+        things.asks_for_the_class,
+        lambda _: things.Abstract.register(things.Derived),
+        "things.Derived is, or was, registered as a tests.inputs.things.Abstract",
     ),
     "an added __getattribute__": (
         things.makes_and_calls,

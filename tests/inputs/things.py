@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import functools
@@ -236,6 +237,24 @@ def calls_allowed(x: Tensor) -> Tensor:
     return calls_helper(x)
 
 
+@torch._dynamo.nonstrict_trace
+def traced_otherwise(x: Tensor) -> Tensor:
+    return doubles(x)
+
+
+def calls_traced_otherwise(x: Tensor) -> Tensor:
+    return traced_otherwise(x)  # type: ignore[no-any-return]
+
+
+@dataclasses.dataclass
+class Listed:
+    scales: list[float] = dataclasses.field(default_factory=lambda: [2.0])
+
+
+def makes_listed(x: Tensor) -> Tensor:
+    return x * Listed().scales[0]
+
+
 @torch.library.custom_op("things::doubled", mutates_args=())
 def doubled(x: Tensor) -> Tensor:
     return x * 2
@@ -307,6 +326,14 @@ def calls_method(x: Tensor) -> Tensor:
 
 def makes_and_calls(x: Tensor) -> Tensor:
     return Derived().scaled(x) * Derived().factor
+
+
+class Abstract(abc.ABC):  # noqa: B024
+    pass
+
+
+def asks_for_the_class(x: Tensor) -> Tensor:
+    return x * 2 if isinstance(DERIVED, Abstract) else x + 1
 
 
 class MyNorm(nn.LayerNorm):
