@@ -68,7 +68,7 @@ differential: .venv-test/.ready
 	.venv-test/bin/python tests/differential/run.py
 
 # Small programs, built once; then something changes, and the wheel has to answer as eager code does. An hour on
-# two cores; build/truth.json. A part of it: make truth TRUTH="--program Linear,swaps --change hook"
+# two cores; build/truth.json. A part of it: make truth TRUTH="--program Linear,swaps --change hook:"
 truth: .venv-test/.ready
 	.venv-test/bin/python tests/truth/run.py $(TRUTH)
 
