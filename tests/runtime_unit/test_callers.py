@@ -132,3 +132,20 @@ def test_a_view_of_another_dtype_is_made_anew(base: torch.Tensor, make: Any) -> 
         again.fill_(1)
         assert torch.equal(make(base), again)
     assert again._version == base._version
+
+
+def test_a_backward_raises_what_eager_code_would() -> None:
+    """Nothing can be run in its place, so nobody is asked to."""
+    cause, instead = RuntimeError("index out of bounds: 0 <= tmp4 < 3L"), IndexError("index out of range")
+
+    class Failing:
+        def boxed(self, inputs: list[Any]) -> Any:
+            raise torch_private.GraphFailed(instead, rerun=True) from cause
+
+    boxed = runtime("wrapped")._boxed
+    with pytest.raises(IndexError) as raised:
+        boxed(Failing(), backward=True)([])
+    assert raised.value is instead
+    assert raised.value.__cause__ is cause
+    with pytest.raises(torch_private.GraphFailed):
+        boxed(Failing())([])
