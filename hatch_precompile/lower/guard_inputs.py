@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -27,10 +28,15 @@ def require_inputs(text: GuardText, inputs: Inputs) -> None:
         text.require(f"{function}({', '.join(given)}) {same} {expected}", "PROCESS_STATE")
 
 
-def require_hooks(text: GuardText, root: GuardNode, variables: dict[int, str]) -> None:
+def require_hooks(
+    text: GuardText, root: GuardNode, variables: dict[int, str], called: Container[int]
+) -> None:
     """The hooks of the modules that are called must be those of the build: dynamo has no guards on them."""
     tops = [node for node in _top_modules(root) if id(node) in variables]
-    distinct = {variables[id(node)]: (node.value, _is_frames_own(node)) for node in tops}
+    distinct = {
+        variables[id(node)]: (node.value, _is_frames_own(node) and id(node.value) not in called)
+        for node in tops
+    }
     if not distinct:
         return
     hooks = runtime("inputs").hooks_of(*distinct.values())
