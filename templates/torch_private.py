@@ -22,6 +22,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch._C._dynamo import eval_frame as _eval_frame
 from torch._C._dynamo import guards as _guards
 
+from .inputs import CALL_CHECKS
 from .references import decode, unwrap
 
 __all__ = [
@@ -210,6 +211,7 @@ def guard_namespace() -> dict[str, Any]:
         "device_state": device_state,
         "forward_ad": forward_ad,
         "math": math,
+        **CALL_CHECKS,
     }
 
 

@@ -18,7 +18,7 @@ __all__ = ["require_inputs", "require_hooks"]
 def require_inputs(text: GuardText, inputs: Inputs) -> None:
     """The environment must be as it was, and functions about the process must answer as they did."""
     for name, value in inputs.environment:
-        text.require(f"{text.input('environment')}({name!r}) == {value!r}", "ENVIRONMENT")
+        text.require(f"environment({name!r}) == {value!r}", "ENVIRONMENT")
     for call in inputs.state:
         function = text.constant(call.function, None, call.where)
         given = [text.constant(value, None, call.where) for value in call.args]
@@ -41,7 +41,7 @@ def require_hooks(
         return
     hooks = runtime("inputs").hooks_of(*distinct.values())
     given = ", ".join(f"({variable}, {own})" for variable, (_, own) in distinct.items())
-    text.require(f"{text.input('hooks')}({given}) == {hooks!r}", "HOOKS")
+    text.require(f"module_hooks({given}) == {hooks!r}", "HOOKS")
 
 
 def _top_modules(node: GuardNode) -> list[GuardNode]:
