@@ -212,6 +212,11 @@ def _words(entry: Entry, check: str, stop: _Stop) -> str:
             "a tracer, a dispatch mode or a functorch transform is active, "
             'or torch.compiler.disable, or torch.compiler.set_stance("force_eager")'
         )
+    if check.startswith("environment("):
+        name = check.partition("'")[2].partition("'")[0]
+        return f"the environment variable {name}, which the traced code reads, is not as it was at the build"
+    if check.startswith("module_hooks("):
+        return "other hooks are registered on the modules than at the build"
     metadata = _METADATA.fullmatch(check)
     if metadata is not None:
         variable = next(filter(None, metadata.group("type_of", "dtype_of", "rank_of", "size_of")))

@@ -284,5 +284,5 @@ def _hook(hook: Any) -> Any:
     return (type_name(type(hook)), *((name, mark(value)) for name, value in vars(hook).items()))
 
 
-CALL_CHECKS = {"environment": os.environ.get, "hooks": hooks_of}
+CALL_CHECKS = {"environment": os.environ.get, "module_hooks": hooks_of}
 """What guard functions call for inputs that may change between two calls."""

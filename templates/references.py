@@ -256,7 +256,7 @@ def decode(constant: Any) -> Any:
     Plain values stand for themselves. A list is a tag and its parts: "ref" (module, steps,
     fingerprint), "builtins", "globals" (module), "tuple", "list", "set", "frozenset", "dict",
     "slice", "range", "size", "device", "likeness", "snapshot" (of a dict; what must not be among its keys),
-    "if-imported" (module, parts), "input" (what checks an input at each call).
+    "if-imported" (module, parts).
     """
     if type(constant) is not list:
         return constant
@@ -296,10 +296,6 @@ def decode(constant: Any) -> Any:
         from .likeness import Likeness
 
         return Likeness(decode(parts[0]))
-    if tag == "input":
-        from .inputs import CALL_CHECKS
-
-        return CALL_CHECKS[parts[0]]
     if tag == "if-imported":
         from .late import IfImported
 

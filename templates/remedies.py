@@ -32,6 +32,8 @@ _BY_REASON: tuple[tuple[str, str], ...] = (
 )
 # In the check as the guard function has it; where the reason does not tell.
 _BY_CHECK: tuple[tuple[str, str], ...] = (
+    (r"\Aenvironment\(", f"set it as it was, {_REBUILD}"),
+    (r"\Amodule_hooks\(", f"remove them, {_REBUILD}"),
     (r"may_serve\(\)", "make the call outside of it"),
     (r"inference_mode\(\) is", "{mode}"),
     (r"function_mode_depth\(\)", "make the call outside of the torch function mode"),

@@ -236,6 +236,8 @@ def guard_namespace() -> dict[str, Any]:
     """What generated guard functions may call."""
     import torch.utils._device as device_state
 
+    from .inputs import CALL_CHECKS
+
     return {
         # What looks at the frames of a stack, as torch.jit.trace does, expects every one to have them.
         "__builtins__": builtins,
@@ -252,6 +254,7 @@ def guard_namespace() -> dict[str, Any]:
         "device_state": device_state,
         "forward_ad": forward_ad,
         "math": math,
+        **CALL_CHECKS,
     }
 
 

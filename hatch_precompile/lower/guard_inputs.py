@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ __all__ = ["require_inputs", "require_hooks"]
 def require_inputs(text: GuardText, inputs: Inputs) -> None:
     """The environment must be as it was, and functions about the process must answer as they did."""
     for name, value in inputs.environment:
-        text.require(f"{text.input('environment')}({name!r}) == {value!r}", "ENVIRONMENT")
+        text.require(f"environment({name!r}) == {value!r}", "ENVIRONMENT")
     for call in inputs.state:
         function = text.constant(call.function, None, call.where)
         given = [text.constant(value, None, call.where) for value in call.args]
@@ -27,15 +28,20 @@ def require_inputs(text: GuardText, inputs: Inputs) -> None:
         text.require(f"{function}({', '.join(given)}) {same} {expected}", "PROCESS_STATE")
 
 
-def require_hooks(text: GuardText, root: GuardNode, variables: dict[int, str]) -> None:
+def require_hooks(
+    text: GuardText, root: GuardNode, variables: dict[int, str], called: Container[int]
+) -> None:
     """The hooks of the modules that are called must be those of the build: dynamo has no guards on them."""
     tops = [node for node in _top_modules(root) if id(node) in variables]
-    distinct = {variables[id(node)]: (node.value, _is_frames_own(node)) for node in tops}
+    distinct = {
+        variables[id(node)]: (node.value, _is_frames_own(node) and id(node.value) not in called)
+        for node in tops
+    }
     if not distinct:
         return
     hooks = runtime("inputs").hooks_of(*distinct.values())
     given = ", ".join(f"({variable}, {own})" for variable, (_, own) in distinct.items())
-    text.require(f"{text.input('hooks')}({given}) == {hooks!r}", "HOOKS")
+    text.require(f"module_hooks({given}) == {hooks!r}", "HOOKS")
 
 
 def _top_modules(node: GuardNode) -> list[GuardNode]:

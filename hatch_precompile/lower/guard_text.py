@@ -94,10 +94,6 @@ class GuardText:
         keys = [self.namer.constant(key, None, where) for key in absent]
         return self._named(["snapshot", self.namer.reference(mapping, node, where), *keys])
 
-    def input(self, kind: str) -> str:
-        """The name of the runtime's function that asks for an input at each call."""
-        return self._named(["input", kind])
-
     def if_imported(self, module: str, parts: list[Any]) -> str:
         """The name of a constant that knows parts of a module, each as (steps, what is there)."""
         return self._named(["if-imported", module, parts])
@@ -163,8 +159,6 @@ def _note(encoded: Any) -> str:
         return f"classes made as {encoded[1][1]} was"
     if type(encoded) is list and encoded[0] == "snapshot":
         return f"{_note(encoded[1])} as it was when this was loaded"
-    if type(encoded) is list and encoded[0] == "input":
-        return f"asks for {encoded[1]}"
     if type(encoded) is list and encoded[0] == "if-imported":
         return f"{encoded[1]}, if it is imported"
     return repr(encoded)

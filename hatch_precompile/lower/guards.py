@@ -105,8 +105,8 @@ class _Writer:
         for child in children:
             if id(child) not in set(map(id, small)):
                 self._visit(child)
-        if self.inputs.hooks:
-            require_hooks(self.text, self.root, self._variables)
+        if self.inputs.called:
+            require_hooks(self.text, self.root, self._variables, self.inputs.called)
         tensors = require_tensors(self.text, self._tensors, self.root.relations)
         for relation in self.root.relations:
             self._relation(relation)

@@ -54,14 +54,14 @@ _STEADY = {
 class Inputs:
     """records: compared when the entry is loaded; the rest is asked at each call as well.
 
-    environment: (name, value or None); state: functions with what they answered; hooks: whether modules are
-    called in the trace, so that there must be no hooks on them
+    environment: (name, value or None); state: functions with what they answered; called: ids of the
+    modules that are called in the trace, with their hooks
     """
 
     records: tuple[Record, ...] = ()
     environment: tuple[tuple[str, str | None], ...] = ()
     state: tuple[Call, ...] = ()
-    hooks: bool = False
+    called: frozenset[int] = frozenset()
 
 
 def inputs_of(
@@ -95,7 +95,9 @@ def inputs_of(
         *map(writer.call, folded.calls),
     ]
     state = [call for call in folded.calls if call.state and call.function.__name__ not in _STEADY]
-    return Inputs(tuple(records), tuple(sorted(folded.environment.items())), tuple(state), folded.hooks)
+    return Inputs(
+        tuple(records), tuple(sorted(folded.environment.items())), tuple(state), frozenset(folded.called)
+    )
 
 
 class _Writer:
@@ -213,7 +215,7 @@ class _Writer:
         found = set(self.folded.attributes)
         for function in self.folded.functions:
             found.update(function.__code__.co_names)
-        if self.folded.hooks:
+        if self.folded.called:
             found |= _CALLED_MODULE
         return frozenset(found | _SPECIAL)
 

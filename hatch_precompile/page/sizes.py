@@ -20,6 +20,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         *("STAND_ASIDE", "GLOBAL_STATE", "TORCH_FUNCTION_STATE"),
         *("DEFAULT_DEVICE", "DUAL_LEVEL", "SAVED_TENSORS_HOOKS"),
     ),
+    "the process": ("ENVIRONMENT", "PROCESS_STATE", "HOOKS"),
 }
 """The kinds of checks (docs/bundle-format.md) by what they are about; all others are about Python values."""
 

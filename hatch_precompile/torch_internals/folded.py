@@ -59,7 +59,7 @@ class Folded:
     names: (module, name) of globals of the standard library, which dynamo takes for constant
     objects: instances and members of enumerations that were met without a guard
     installed: modules that `importlib.util.find_spec` was asked for, with whether it found them
-    hooks: whether a module was called in the trace, which calls the hooks that are there
+    called: modules that were called in the trace, which calls the hooks that are there, by id
     """
 
     functions: dict[FunctionType, bool] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Folded:
     objects: dict[int, Any] = field(default_factory=dict)
     installed: dict[str, bool] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
-    hooks: bool = False
+    called: dict[int, Any] = field(default_factory=dict)
 
 
 _KEPT = "_precompile_folded"

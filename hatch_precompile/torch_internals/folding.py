@@ -159,7 +159,7 @@ def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _module_call(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        folded().hooks = True
+        folded().called[id(self.value)] = self.value
         return own(self, tx, args, kwargs)
 
     return call_function

@@ -56,8 +56,11 @@ class Captured:
         return types.FunctionType(code, namespace, "guard")
 
 
-def captured(call: Callable[..., Any], *args: Any, **frame_locals: Any) -> Captured:
-    """Capture a call of one frame. Raises the BuildError that would stop a build."""
+def captured(call: Callable[..., Any], *args: Any, frame_self: Any = None) -> Captured:
+    """Capture a call of one frame. Raises the BuildError that would stop a build.
+
+    frame_self: what a method is called on
+    """
     torch._dynamo.reset()
     recorder = GuardRecorder()
     kept: list[Captured] = []
@@ -81,8 +84,8 @@ def captured(call: Callable[..., Any], *args: Any, **frame_locals: Any) -> Captu
         }
         records, data = marshal.loads(marshal.dumps((inputs.records, data), 2))
         names = trace.code.co_varnames[: trace.code.co_argcount]
-        given = dict(zip(names, args, strict=False))
-        kept.append(Captured(records, data, trace.frame_globals, given | frame_locals))
+        given = dict(zip(names, args if frame_self is None else (frame_self, *args), strict=False))
+        kept.append(Captured(records, data, trace.frame_globals, given))
 
     with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
         torch.compile(call, backend="eager")(*args)

@@ -345,6 +345,18 @@ class TestHooks:
         finally:
             handle.remove()
 
+    @pytest.mark.parametrize("method", ["forward", "encode"])
+    def test_hooks_of_the_frames_own_module_count_if_it_calls_itself(self, method: str) -> None:
+        """Those of a module whose forward it is have been called before the frame."""
+        block = things.BLOCK
+        verdict = captured(getattr(block, method), X, frame_self=block).loaded()
+        assert verdict() == ""
+        handle = block.register_forward_hook(doubling)
+        try:
+            assert verdict() == ("" if method == "forward" else "refused by a guard")
+        finally:
+            handle.remove()
+
     def test_hooks_of_the_build_are_the_same_hooks(self) -> None:
         handle = things.BLOCK.norm.register_forward_hook(doubling)
         try:
