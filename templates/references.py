@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import marshal
+import opcode
 import re
 import sys
 from functools import reduce
@@ -224,6 +225,24 @@ def is_torchs(value: Any) -> bool:
 _fingerprints: dict[CodeType, str] = {}
 
 
+# Up to Python 3.12 the first constant of a function is its docstring, or None where it has none.
+_TAKES_FIRST_CONSTANT = [bytes((number, 0)) for number in opcode.hasconst]
+
+
+def _without_docstring(code: CodeType) -> tuple[Any, ...]:
+    """The constants that are loaded: a docstring is none of them, unless the code uses the same text."""
+    constants = code.co_consts
+    if not constants or type(constants[0]) is not str:
+        return constants
+    for instruction in _TAKES_FIRST_CONSTANT:
+        position = code.co_code.find(instruction)
+        while position % 2 == 1:  # two bytes of two instructions
+            position = code.co_code.find(instruction, position + 1)
+        if position >= 0:
+            return constants
+    return (None, *constants[1:])
+
+
 def _shape(code: CodeType) -> tuple[Any, ...]:
     """All that a code object executes, as plain values."""
     return (
@@ -238,7 +257,12 @@ def _shape(code: CodeType) -> tuple[Any, ...]:
         code.co_cellvars,
         code.co_code,
         code.co_exceptiontable,
-        tuple([_shape(original(value)) if type(value) is CodeType else value for value in code.co_consts]),
+        tuple(
+            [
+                _shape(original(value)) if type(value) is CodeType else value
+                for value in _without_docstring(code)
+            ]
+        ),
     )
 
 

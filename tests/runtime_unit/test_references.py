@@ -179,6 +179,19 @@ class TestFingerprint:
         spaced = self.BASE.replace(":\n", ":  # a comment\n\n")
         assert references.fingerprint(function(self.BASE)) == references.fingerprint(function(spaced))
 
+    def test_a_docstring_does_not_count(self) -> None:
+        one, other = (function(f"def f(x):\n    '{text}'\n    return x + 1") for text in ("one", "other"))
+        assert references.fingerprint(one) == references.fingerprint(other)
+
+    @pytest.mark.skipif(sys.version_info >= (3, 13), reason="there its constant moves the others")
+    def test_an_added_docstring_does_not_count(self) -> None:
+        with_one = function("def f(x):\n    'says'\n    return x + 1")
+        assert references.fingerprint(function("def f(x): return x + 1")) == references.fingerprint(with_one)
+
+    def test_a_text_that_is_used_counts_where_the_docstring_is_the_same(self) -> None:
+        one, other = (function(f"def f(x):\n    '{text}'\n    return '{text}'") for text in ("a", "b"))
+        assert references.fingerprint(one) != references.fingerprint(other)
+
     @pytest.mark.parametrize(
         ("old", "new"),
         [
