@@ -385,7 +385,7 @@ class _Session:
             "dispatch": self.dispatch,
             "globals": code.globals,
             "inputs": inputs,
-            "modules": _modules_named(guards.constants, list(code.globals.values()), inputs),
+            "modules": _modules_named(guards.constants, list(code.globals.values()), inputs=inputs),
         }
         (self.directory / data).write_bytes(marshal.dumps(content, MARSHAL))
         first = (
@@ -443,29 +443,28 @@ def _graph(value: Any) -> tuple[str, int] | None:
     return None if number is None else ("plain graph" if plain else "graph", int(number))
 
 
-def _modules_named(*parts: Any) -> tuple[str, ...]:
+def _modules_named(*parts: Any, inputs: Any = ()) -> tuple[str, ...]:
     """Every module a reference in encoded constants starts from, and those of the inputs."""
     found: set[str] = set()
-
-    def own(module: str) -> None:
-        # A module of torch's own that is not imported there has not been changed there either.
-        if module.partition(".")[0] != "torch":
-            found.add(module)
 
     def look(value: Any) -> None:
         if isinstance(value, (tuple, list)):
             if len(value) == 4 and value[0] == "ref":
                 found.add(value[1])
-            elif value and value[0] == "function":
-                own(value[1])
-            elif value and value[0] == "classes":
-                for module, _, _ in value[3]:
-                    own(module)
-                return
             for item in value:
                 look(item)
 
     look(parts)
+    for kind, *record in inputs:
+        if kind == "function":
+            named = {record[0]}
+        elif kind == "classes":
+            named = {module for module, _, _ in record[2]}
+        else:
+            look(record)
+            named = set()
+        # A module of torch's own that is not imported there has not been changed there either.
+        found |= {module for module in named if module.partition(".")[0] != "torch"}
     return tuple(sorted(found))
 
 

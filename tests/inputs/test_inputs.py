@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from hatch_precompile.capture.guardtree import GuardNode
+from hatch_precompile.capture.session import _modules_named
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.inputs import inputs_of
 from hatch_precompile.lower.names import Namer
@@ -450,6 +451,18 @@ def test_code_that_nothing_names_stops_the_build() -> None:
     with pytest.raises(Unsupported) as stopped:
         captured(calls, X)
     assert "no name that another process could find it by" in str(stopped.value)
+
+
+def test_modules_of_inputs_are_imported_and_words_are_none() -> None:
+    """Those of torch are not: what is not imported there nobody has changed."""
+    inputs = (
+        ("function", "package.module", (), "", False),
+        ("function", "torch.nn.modules.linear", (), "", False),
+        ("environment", "function", "classes"),
+        ("call", ["ref", "other", (), ""], ["tuple"], ["dict"], 1, "other.asked"),
+    )
+    named = _modules_named((("function", "word", "or", "two"),), inputs=inputs)
+    assert named == ("other", "package.module")
 
 
 def test_an_object_that_no_guard_knows_stops_the_build() -> None:
