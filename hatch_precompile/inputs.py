@@ -69,6 +69,14 @@ INPUTS = (
         "the helper of an allowed function",
     ),
     Input(
+        "file",
+        "Lambdas that a module hands to a registry, such as `Library.impl`, where nothing names them",
+        "the module's whole source file",
+        "load",
+        _LEFT_OUT,
+        "tests/inputs/test_inputs.py::test_a_lambda_that_a_registry_holds_counts_with_its_file",
+    ),
+    Input(
         "",
         "Code that was traced and has no name",
         "nothing",

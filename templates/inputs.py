@@ -11,6 +11,7 @@ import abc
 import dataclasses
 import enum
 import functools
+import hashlib
 import importlib.util
 import os
 import re
@@ -25,6 +26,7 @@ __all__ = [
     "HOOKS",
     "check_inputs",
     "described",
+    "file_mark",
     "function_mark",
     "hooks_of",
     "is_described",
@@ -240,6 +242,22 @@ def _global(module: str, name: str, expected: Any) -> None:
         raise Stale(f"{module}.{name} has changed since the build")
 
 
+def file_mark(path: str) -> str:
+    """What a file holds."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+def _file(module: str, expected: str) -> None:
+    path = getattr(resolve(module, ()), "__file__", None) or ""
+    try:
+        found = file_mark(path)
+    except OSError:
+        found = ""
+    if found != expected:
+        raise Stale(f"the file of {module} has changed since the build")
+
+
 def _object(reference: Any) -> None:
     decode(reference)
 
@@ -252,6 +270,7 @@ _CHECKS = {
     "installed": _installed,
     "global": _global,
     "object": _object,
+    "file": _file,
 }
 
 # -- at each call ----------------------------------------------------------------------------------

@@ -456,7 +456,7 @@ def _modules_named(*parts: Any, inputs: Any = ()) -> tuple[str, ...]:
 
     look(parts)
     for kind, *record in inputs:
-        if kind == "function":
+        if kind in ("function", "file"):
             named = {record[0]}
         elif kind == "classes":
             named = {module for module, _, _ in record[2]}

@@ -113,6 +113,7 @@ class _Writer:
 
     def functions(self, codes: Sequence[CodeType]) -> Iterator[Record]:
         known: dict[tuple[str, tuple[Any, ...]], tuple[str, bool]] = {}
+        files: set[str] = set()
         by_code = {function.__code__: function for function in self.folded.functions}
         everything = dict.fromkeys([*codes, *by_code, *self.folded.helpers])
         for code in everything:
@@ -122,6 +123,9 @@ class _Writer:
                 if self._is_covered(code, everything):
                     continue
                 place = self._owned(code)
+                if place is None and (module := _module_of(code)) is not None:
+                    files.add(module)
+                    continue
                 if place is None:
                     raise Unsupported(
                         f"the code of {code.co_qualname} is in the trace and has no name that another "
@@ -134,6 +138,8 @@ class _Writer:
             known[place] = (self.runtime.function_mark(found, cells), cells)
         for (module, steps), (text, cells) in sorted(known.items(), key=repr):
             yield ("function", module, steps, text, cells)
+        for module in sorted(files):
+            yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
 
     def _place(self, code: CodeType, function: FunctionType | None) -> Place | None:
         """Where the function is found: itself, or what its code alone is found by."""
@@ -361,6 +367,16 @@ _PARTS: dict[type, tuple[str, ...]] = {
     functools.cached_property: ("func",),
     functools.partialmethod: ("func",),
 }
+
+
+def _module_of(code: CodeType) -> str | None:
+    """The module whose own code made a function that nothing names, such as a lambda given to a registry."""
+    if "<locals>" in code.co_qualname:
+        return None
+    for name, module in sorted(sys.modules.items()):
+        if name != "__main__" and getattr(module, "__file__", None) == code.co_filename:
+            return name
+    return None
 
 
 def _fake_of_operator(code: CodeType) -> Place | None:

@@ -9,12 +9,14 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import importlib
 import importlib.metadata
 import platform
 import re
 import sys
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -451,6 +453,28 @@ def test_code_that_nothing_names_stops_the_build() -> None:
     with pytest.raises(Unsupported) as stopped:
         captured(calls, X)
     assert "no name that another process could find it by" in str(stopped.value)
+
+
+def test_a_lambda_that_a_registry_holds_counts_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+import torch
+LIBRARY = torch.library.Library("held_by_a_registry", "DEF")
+LIBRARY.define("half(Tensor x) -> Tensor")
+LIBRARY.impl("half", lambda x: x / 2, "CPU")
+LIBRARY.impl("half", lambda x: torch.empty_like(x), "Meta")
+def calls(x):
+    return torch.ops.held_by_a_registry.half(x)
+"""
+    file = tmp_path / "held_by_a_registry.py"
+    file.write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("held_by_a_registry")
+    entry = captured(module.calls, X)
+    assert entry.verdict() == ""
+    file.write_text(source.replace("empty_like(x)", "empty_like(x[:1])"))
+    assert entry.verdict() == "the file of held_by_a_registry has changed since the build"
 
 
 def test_modules_of_inputs_are_imported_and_words_are_none() -> None:
