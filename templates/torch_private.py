@@ -154,8 +154,13 @@ class StateGuard:
         return str(self._guard().reason())
 
 
-# Whether dynamo is tracing the very code that asks.
-is_compiling = torch.compiler.is_dynamo_compiling
+def is_compiling() -> bool:
+    """Whether dynamo is tracing the very code that asks."""
+    return torch.compiler.is_dynamo_compiling()
+
+
+# It is asked with dynamo's hook set, and torch's function is one that a compile with fullgraph refuses.
+leave_untraced(is_compiling, below=True)
 
 
 # What torch.jit.trace is recording; None where it is not.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import inspect
 import os
 import re
 import sys
@@ -22,7 +23,7 @@ import torch
 from hatch_precompile.capture.guardtree import GuardNode
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.likeness import made_by_parametrize
-from hatch_precompile.lower.names import Namer, Place
+from hatch_precompile.lower.names import NAME_IT, Namer, Place
 from hatch_precompile.runtime_package import runtime
 from hatch_precompile.torch_internals import Call, Folded
 
@@ -131,7 +132,7 @@ class _Writer:
                         f"the code of {code.co_qualname} is in the trace and has no name that another "
                         "process could find it by, to see whether it is still the same",
                         f"{code.co_filename}:{code.co_firstlineno}",
-                        "Make it a module-level function or a method of a module-level class.",
+                        NAME_IT,
                     )
             cells = function is not None and not self.folded.functions[function]
             found = runtime("references").resolve(*place)
@@ -199,8 +200,8 @@ class _Writer:
                 raise Unsupported(
                     f"the class {cls.__qualname__} takes part in the trace and has no name that another "
                     "process could find it by",
-                    f"module {cls.__module__}",
-                    "Make it a class at the top of a module.",
+                    _defined_at(cls),
+                    NAME_IT,
                 ) from None
             numbers = []
             for base in filter(self.runtime.is_described, cls.__mro__):
@@ -367,6 +368,15 @@ _PARTS: dict[type, tuple[str, ...]] = {
     functools.cached_property: ("func",),
     functools.partialmethod: ("func",),
 }
+
+
+def _defined_at(cls: type) -> str:
+    """Where the source of a class is, as far as it has one."""
+    try:
+        _, line = inspect.getsourcelines(cls)
+        return f"{inspect.getsourcefile(cls)}:{line}"
+    except (OSError, TypeError):
+        return f"module {cls.__module__}"
 
 
 def _module_of(code: CodeType) -> str | None:

@@ -20,7 +20,7 @@ from hatch_precompile.capture.guardtree import GuardNode
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.runtime_package import runtime
 
-__all__ = ["Namer", "Step", "is_plain", "step"]
+__all__ = ["NAME_IT", "Namer", "Step", "is_plain", "step"]
 
 Step = tuple[str, Any]
 Place = tuple[str, tuple[Step, ...]]
@@ -38,7 +38,7 @@ _AS_STEP: dict[str, tuple[Step, ...]] = {
 }
 _ITEMS = {"dict_getitem", "list_getitem", "tuple_getitem", "getitem"}
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
-_ADVICE = (
+NAME_IT = (
     "Name it: make it a module-level function, class or object, "
     "so that the process that imports the wheel can find the same one."
 )
@@ -105,7 +105,7 @@ class Namer:
             f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "
             "and has no name that another process could find it by",
             where,
-            _ADVICE,
+            NAME_IT,
         )
 
     def _leads_to(self, module: str, steps: tuple[Step, ...], value: Any) -> bool:

@@ -58,7 +58,8 @@ class Wrappers:
         def watched(wrapper: Any, compiled_fn: Any, aot_config: Any, **kwargs: Any) -> Any:
             result = post_compile(wrapper, compiled_fn, aot_config, **kwargs)
             meta = kwargs["runtime_metadata"]
-            self._read_changes(meta)
+            if meta is not None:
+                self._read_changes(meta)
             if result is not compiled_fn:
                 if reason:
                     self.graph.why_wrapped = self.graph.why_wrapped or reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,10 +35,12 @@ def kernel_paths(part: CompiledGraph) -> Iterator[list[Path]]:
 
     paths: list[Path] = []
     load = CppPythonBindingsCodeCache.__dict__["load_pybinding"]
+    signature = inspect.signature(load.__func__)
 
-    def load_and_note(argtypes: Any, main_code: str, *args: Any, **kwargs: Any) -> Any:
-        source = _with_guarded_checks(part, main_code)
-        kernel = load.__func__(CppPythonBindingsCodeCache, argtypes, source, *args, **kwargs)
+    def load_and_note(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(CppPythonBindingsCodeCache, *args, **kwargs)
+        given.arguments["main_code"] = _with_guarded_checks(part, given.arguments["main_code"])
+        kernel = load.__func__(*given.args, **given.kwargs)
         paths.append(Path(kernel.__self__.__file__))
         return kernel
 

@@ -82,7 +82,7 @@ probe.result(**seen)
     def test_a_miss_is_what_it_is_without_us(self, seen: Any) -> None:
         error = seen["fail_on_recompile"][2]
         assert error.startswith("RuntimeError: Detected recompile when torch.compile stance is")
-        assert "compiled code of a wheel for Mlp.forward" in error
+        assert "wheel" not in error
         assert seen["eager_on_recompile"][2][2] == [2, 8]
         assert seen["compiled"] == 0
         assert seen["then"] == [1, True]
