@@ -135,8 +135,11 @@ class Wrappers:
         """Pickle the wrappers where the graph needs them."""
         if not self.graph.why_wrapped:
             return
-        for _, settings, _ in self.steps:
+        for _, settings, meta in self.steps:
             settings.pop("fw_only", None)
+            if getattr(meta, "bw_donated_idxs", ()) is None:
+                # None were asked for. A backward that keeps the graph takes None for some (torch 2.13).
+                meta.bw_donated_idxs = []
         keep = ("num_params_buffers", "aot_id", "keep_inference_input_mutations", "dynamic_shapes")
         config = {name: getattr(self.config, name) for name in keep}
         try:

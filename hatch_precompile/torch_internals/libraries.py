@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,12 +34,13 @@ def kernel_paths(part: CompiledGraph) -> Iterator[list[Path]]:
 
     paths: list[Path] = []
     load = CppPythonBindingsCodeCache.__dict__["load_pybinding"]
-    signature = inspect.signature(load.__func__)
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(CppPythonBindingsCodeCache, *args, **kwargs)
-        given.arguments["main_code"] = _with_guarded_checks(part, given.arguments["main_code"])
-        kernel = load.__func__(*given.args, **given.kwargs)
+        if "main_code" in kwargs:
+            kwargs["main_code"] = _with_guarded_checks(part, kwargs["main_code"])
+        else:  # the second argument
+            args = (args[0], _with_guarded_checks(part, args[1]), *args[2:])
+        kernel = load.__func__(CppPythonBindingsCodeCache, *args, **kwargs)
         paths.append(Path(kernel.__self__.__file__))
         return kernel
 
