@@ -58,8 +58,7 @@ class Wrappers:
         def watched(wrapper: Any, compiled_fn: Any, aot_config: Any, **kwargs: Any) -> Any:
             result = post_compile(wrapper, compiled_fn, aot_config, **kwargs)
             meta = kwargs["runtime_metadata"]
-            if meta is not None:
-                self._read_changes(meta)
+            self._read_changes(meta)
             if result is not compiled_fn:
                 if reason:
                     self.graph.why_wrapped = self.graph.why_wrapped or reason
@@ -100,6 +99,8 @@ class Wrappers:
         cls.post_compile = staticmethod(watched)
 
     def _read_changes(self, meta: Any) -> None:
+        if meta is None:
+            return
         # The others are changed by what is around the library, after it.
         inside = set(range(len(meta.input_info))) - set(meta.mutated_inp_runtime_indices)
         if any(meta.input_info[i].mutates_data or meta.input_info[i].mutates_metadata for i in inside):
