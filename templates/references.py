@@ -236,7 +236,7 @@ def _without_docstring(code: CodeType) -> tuple[Any, ...]:
         return constants
     for instruction in _TAKES_FIRST_CONSTANT:
         position = code.co_code.find(instruction)
-        while position % 2 == 1:  # two bytes of two instructions
+        while position > 0 and position % 2:  # two bytes of two instructions
             position = code.co_code.find(instruction, position + 1)
         if position >= 0:
             return constants

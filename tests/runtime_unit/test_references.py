@@ -7,6 +7,7 @@ import collections
 import enum
 import functools
 import marshal
+import opcode
 import subprocess
 import sys
 from pathlib import Path
@@ -187,6 +188,14 @@ class TestFingerprint:
     def test_an_added_docstring_does_not_count(self) -> None:
         with_one = function("def f(x):\n    'says'\n    return x + 1")
         assert references.fingerprint(function("def f(x): return x + 1")) == references.fingerprint(with_one)
+
+    def test_an_argument_that_looks_like_an_instruction_is_none(self) -> None:
+        """The number of LOAD_CONST as an argument, followed by an instruction whose number is 0: a cache."""
+        load = opcode.opmap["LOAD_CONST"]
+        names = ", ".join(f"a{number}" for number in range(load + 1))
+        source = f"def f({names}):\n    '{{}}'\n    return a{load} + a{load}"
+        one, other = function(source.format("one")), function(source.format("other"))
+        assert references.fingerprint(one) == references.fingerprint(other)
 
     def test_a_text_that_is_used_counts_where_the_docstring_is_the_same(self) -> None:
         one, other = (function(f"def f(x):\n    '{text}'\n    return '{text}'") for text in ("a", "b"))
