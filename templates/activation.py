@@ -304,6 +304,7 @@ def _under_compile(site: Site, frame_locals: dict[str, Any], hooked: Any) -> Cal
     try:
         found = frame.find_entry(frame_locals)
         if found is not None:
+            torch_private.count_as_compiled()
             return site.runner(found, frame_locals)
         frame.missed(site, frame_locals, under_compile=True)
         return site.call_of(site.eager(frame_locals), frame_locals)

@@ -31,6 +31,7 @@ __all__ = [
     "GraphFailed",
     "Refused",
     "StateGuard",
+    "count_as_compiled",
     "custom_op_wrapper",
     "dispatching_as",
     "guard_namespace",
@@ -80,6 +81,14 @@ def leave_untraced_code(code: CodeType) -> None:
     """The same for the code of a frame; what it calls is looked at."""
     action = _eval_frame._FrameAction
     _eval_frame.set_code_exec_strategy(code, _eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT))
+
+
+def count_as_compiled() -> None:
+    """Tell a torch.compile with fullgraph=True, which wants a frame of compiled code, that this was one."""
+    exchange = getattr(_eval_frame, "set_fullgraph_compiled_frame_count", None)  # from torch 2.13 on
+    if exchange is not None:
+        count = exchange(-1)  # -1: nobody counts
+        exchange(count if count < 0 else count + 1)
 
 
 @contextlib.contextmanager

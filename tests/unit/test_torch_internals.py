@@ -579,6 +579,25 @@ class TestRuntime:
         assert None not in hooks, "it can be seen there that somebody compiles"
         assert private.eval_frame_callback() is None
 
+    def test_a_compile_with_fullgraph_counts_frames_of_compiled_code(self) -> None:
+        private = runtime("torch_private")
+
+        def served(x: torch.Tensor) -> torch.Tensor:
+            if counts:
+                private.count_as_compiled()
+            return x
+
+        private.leave_untraced_code(served.__code__)
+        private.leave_untraced(private.count_as_compiled, below=True)
+        call = torch.compile(served, backend="eager", fullgraph=True)
+        counts = True
+        call(torch.ones(1))
+        counts = False
+        with pytest.raises(RuntimeError, match="found no compiled frames"):
+            call(torch.ones(1))
+        private.count_as_compiled()
+        assert eval_frame.set_fullgraph_compiled_frame_count(-1) == -1, "nobody counts"
+
     def test_dynamo_says_when_it_traces(self) -> None:
         private = runtime("torch_private")
 
