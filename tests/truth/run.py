@@ -55,6 +55,8 @@ class Truth:
         self.verdicts: list[Verdict] = []
         self.built: list[Built] = []
         self._lock = Lock()
+        # Python 3.11 loses count of its depth where two threads parse at once.
+        self._parsing = Lock()
         self._results = directory / "results.jsonl"
         self._plain: dict[str, Any] = {}
         self._done: set[str] = set()
@@ -122,7 +124,8 @@ class Truth:
             raise RuntimeError(f"{each.program.name} does not run: {found.ended}, {found.log}")
         places = dict(found.notes).get("places")
         ways = [list(place.content) for place in places.content] if places is not None else []
-        cases = cases_of(each, ways, every=self.options.every)
+        with self._parsing:
+            cases = cases_of(each, ways, every=self.options.every)
         wanted = [word for word in self.options.change.split(",") if word]
         if wanted:
             cases = only_kinds(cases, wanted)

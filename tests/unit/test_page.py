@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from hatch_precompile.config import load
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.page import render
 from hatch_precompile.page.misses import expected_misses
+from hatch_precompile.page.sizes import FAMILIES
 from hatch_precompile.page.timeline import timeline
 
 CONFIG = load(
@@ -438,3 +441,9 @@ def close(pixel: tuple[int, ...], colour: tuple[int, int, int], by: int) -> bool
 
 def brightness(pixel: tuple[int, ...]) -> float:
     return 0.3 * pixel[0] + 0.6 * pixel[1] + 0.1 * pixel[2]
+
+
+def test_every_family_of_guards_has_a_colour() -> None:
+    source = resources.files("hatch_precompile.page").joinpath("page.html").read_text()
+    (families,) = re.findall(r"set of_families = (\{.*?\})", source)
+    assert set(ast.literal_eval(families)) == {*FAMILIES, "Python values"}
