@@ -48,7 +48,7 @@ __all__ = [
     "without_compiling",
 ]
 
-# set_eval_frame(False) is run-only mode: entries are used, nothing is compiled. It is per thread.
+# Dynamo's hook on the frames of this thread: None, or what a torch.compile on the stack has set.
 set_eval_frame = _eval_frame.set_eval_frame
 eval_frame_callback = _eval_frame.get_eval_frame_callback
 
