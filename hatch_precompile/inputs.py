@@ -105,6 +105,15 @@ INPUTS = (
     ),
     Input(
         "classes",
+        "Methods of torch's own classes that dynamo knows and does not trace, such as `Module.__call__`",
+        "their code; for the call of modules also which function it is",
+        "load; the call of modules at each call too",
+        f"{_LEFT_OUT}; later {_MISS}",
+        _CHANGED,
+        "the call of all modules",
+    ),
+    Input(
+        "classes",
         "Attributes and methods that the trace never looked up",
         "nothing",
         "never",

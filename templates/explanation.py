@@ -216,7 +216,7 @@ def _words(entry: Entry, check: str, stop: _Stop) -> str:
         name = check.partition("'")[2].partition("'")[0]
         return f"the environment variable {name}, which the traced code reads, is not as it was at the build"
     if check.startswith("module_hooks("):
-        return "other hooks are registered on the modules than at the build"
+        return "other hooks or methods are on the modules than at the build"
     metadata = _METADATA.fullmatch(check)
     if metadata is not None:
         variable = next(filter(None, metadata.group("type_of", "dtype_of", "rank_of", "size_of")))

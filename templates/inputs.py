@@ -52,6 +52,7 @@ _DEEP = 4
 
 def check_inputs(records: Any) -> None:
     """Compare every record of an entry. Raises Stale in words for the first that is not as at the build."""
+    _methods_at_load()
     for kind, *record in records:
         check: Any = _CHECKS.get(kind)
         if check is None:
@@ -106,7 +107,14 @@ def described(cls: type, names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
     """Those of `names` that a class itself defines, each with the mark of what it has there."""
     own = vars(cls)
     held = isinstance(cls, enum.EnumMeta)
-    return tuple((name, mark(own[name], held)) for name in sorted(names & own.keys()) if name not in _UNSEEN)
+    found = ((name, own[name]) for name in sorted(names & own.keys()) if name not in _UNSEEN)
+    if cls.__module__.partition(".")[0] == "torch":
+        # Dynamo knows what many of these do, such as Module.__getattr__, and does not trace them.
+        return tuple(
+            (name, fingerprint(value) if isinstance(value, FunctionType) else mark(value, held))
+            for name, value in found
+        )
+    return tuple((name, mark(value, held)) for name, value in found)
 
 
 def mark(value: Any, held: bool = False, depth: int = _DEEP) -> Any:
@@ -279,8 +287,11 @@ _CHECKS = {
 def hooks_of(*modules: tuple[Any, bool]) -> tuple[Any, ...]:
     """The hooks that a call of these modules, or of any below them, runs: (number of module, which, mark).
 
-    modules: each with whether it is the frame's own, whose hooks its caller has run already
+    modules: each with whether it is the frame's own, whose hooks its caller has run already. Where somebody
+    has put another method into the class of all modules, that method is a hook on them, too.
     """
+    if _methods() != _methods_at_load():
+        return ((-1, "torch.nn.Module", "another method"),)
     # Torch numbers hooks as they are registered.
     if sys.modules["torch.utils.hooks"].RemovableHandle.next_id == 0:
         return ()
@@ -295,6 +306,18 @@ def hooks_of(*modules: tuple[Any, bool]) -> tuple[Any, ...]:
             if hooks:
                 found += [(number, name, _hook(hook)) for hook in hooks.values()]
     return tuple(found)
+
+
+def _methods() -> tuple[Any, ...]:
+    """What every call of a module goes through. Dynamo does not trace it where there are no hooks."""
+    own = sys.modules["torch.nn.modules.module"].Module.__dict__
+    return own["__call__"], own["_call_impl"], own["__getattr__"]
+
+
+@functools.cache
+def _methods_at_load() -> tuple[Any, ...]:
+    """As they were when the first entry was loaded, which compares the classes."""
+    return _methods()
 
 
 def _hook(hook: Any) -> Any:

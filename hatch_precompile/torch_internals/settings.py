@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from hatch_precompile.torch_internals.regions import regions_for_any_threads
+
 __all__ = ["capture_settings"]
 
 
@@ -59,6 +61,7 @@ def capture_settings(
         ),
         _without_paths(),
         _side_by_side(),
+        regions_for_any_threads(),
         _symbolic(numbers),
     ):
         yield

@@ -281,6 +281,21 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
     "an attribute over an instance's": (things.calls_method, put(things.Derived, "scale", 5.0), "scale"),
     "a module's forward": (things.normalizes, put(things.MyNorm, "forward", zero), "MyNorm.forward is new"),
     "a forward of torch's": (things.normalizes, put(nn.LayerNorm, "forward", zero), "LayerNorm.forward"),
+    "the call of all modules": (
+        things.normalizes,
+        put(nn.Module, "__call__", lambda self, *args: nn.Module._call_impl(self, *args) * 0),
+        "Module.__call__ has changed",
+    ),
+    "what the call of all modules goes through": (
+        things.normalizes,
+        put(nn.Module, "_call_impl", lambda self, x: self.forward(x) * 0),
+        "Module._call_impl has changed",
+    ),
+    "how all modules find their parts": (
+        things.normalizes,
+        put(nn.Module, "__getattr__", lambda self, name: self.__dict__["_parameters"][name] * 0),
+        "Module.__getattr__ has changed",
+    ),
     "a function of torch's": (
         things.activates,
         put(torch.nn.functional, "gelu", lambda x: x * 0),
@@ -313,6 +328,8 @@ def test_what_has_changed_before_the_first_call_is_not_served(change: str, monke
     [
         *("a variable read by get", "a variable read by getenv", "a variable in brackets"),
         *("a variable asked for by in", "distributed", "the answer of a function of the process"),
+        *("the call of all modules", "what the call of all modules goes through"),
+        "how all modules find their parts",
     ],
 )
 def test_what_may_change_between_calls_is_asked_at_each(change: str, monkeypatch: Patch) -> None:

@@ -59,12 +59,14 @@ def save_graph(
 
 
 def load_graph(directory: Path) -> Callable[..., Any]:
-    """What a wheel's bytecode calls, but for the arguments: those of the function, by their names."""
+    """What a wheel's bytecode calls, but for the arguments: those of the function, by their names, and
+    `size` for what is dynamic in them."""
     for parent in ("graphs_of_tests", "graphs_of_tests._precompiled"):
         sys.modules[parent] = ModuleType(parent)
     sys.modules[OPERATORS] = runtime("torch_private")
     manifest = json.loads((directory / "manifest.json").read_text())
     call = runtime("entries").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
     text = (directory / "files/graph.txt").read_text()
-    names = re.findall(r"\bL_(\w+)_:", text[text.index("def forward(") :].partition("\n")[0])
+    signature = text[text.index("def forward(") :].partition("\n")[0]
+    names = [name or "size" for name, _ in re.findall(r"\b(?:L_(\w+)_|(s\d+)):", signature)]
     return lambda **inputs: call(*(inputs[name] for name in names))

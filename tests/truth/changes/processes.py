@@ -24,13 +24,14 @@ class Interrupted(Exception):
     """What a handler of ours raises."""
 
 
-def _quietly(run: Any) -> Callable[[], Any]:
+def _quietly(run: Any, mode: Callable[[], Any] | None = None) -> Callable[[], Any]:
     """One call with the first sample, for those that make many; made ready beforehand."""
     called = run.callable()
+    mode = mode or run.mode
 
     def call() -> Any:
         args, kwargs = run.samples()[0]
-        with contextlib.redirect_stdout(None), run.mode():
+        with contextlib.redirect_stdout(None), mode():
             return called(*args, **kwargs)
 
     return call
@@ -39,7 +40,8 @@ def _quietly(run: Any) -> Callable[[], Any]:
 def _interrupted(run: Any, number: int, before_each: Callable[[], None]) -> None:
     """Exceptions that a signal's handler raises during calls: each must arrive."""
     run.load()
-    call = _quietly(run)
+    # The modes are entered once: a signal between two lines of torch's own context managers leaves them on.
+    call = _quietly(run, contextlib.nullcontext)
     raised = caught = 0
 
     def handler(*_: Any) -> None:
@@ -47,22 +49,23 @@ def _interrupted(run: Any, number: int, before_each: Callable[[], None]) -> None
         raised += 1
         raise Interrupted
 
-    signal.signal(number, handler)
     left = CALLS
-    while left >= 0:
-        try:
-            while left > 0:
-                left -= 1
-                before_each()
-                # Long enough for the signal to come, wherever in a call that is.
-                until = time.perf_counter() + 0.02
-                while time.perf_counter() < until:
-                    call()
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(number, signal.SIG_IGN)
-            left = -1
-        except Interrupted:
-            caught += 1
+    with run.mode():
+        signal.signal(number, handler)
+        while left >= 0:
+            try:
+                while left > 0:
+                    left -= 1
+                    before_each()
+                    # Long enough for the signal to come, wherever in a call that is.
+                    until = time.perf_counter() + 0.02
+                    while time.perf_counter() < until:
+                        call()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(number, signal.SIG_IGN)
+                left = -1
+            except Interrupted:
+                caught += 1
     run.note("lost", raised - caught)
     run.call(label="then")
 
