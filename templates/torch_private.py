@@ -321,6 +321,12 @@ def _example(kind: Any) -> torch.Tensor:
     raise Refused(f"a tensor of the kind {torch._C.DispatchKeySet.from_raw_repr(keys)} cannot be made here")
 
 
+# The environment is one for all wheels of a process, so they take turns: a lock where all of them find it.
+# The child of a fork has a new one; the thread that held the other may not be there.
+_LOADING = "_hatch_precompile_loading"
+os.register_at_fork(after_in_child=lambda: vars(torch).pop(_LOADING, None))
+
+
 def load_library(path: str, name: str, function: str) -> Callable[..., Any]:
     """A function of a shared library: `inductor_entry_cpp` of a whole graph takes and returns tensor handles,
     `kernel` of one of its kernels takes tensors and numbers.
@@ -329,18 +335,19 @@ def load_library(path: str, name: str, function: str) -> Callable[..., Any]:
     only while it loads. Nothing is compiled and no process is started.
     """
     variable = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
-    before = os.environ.get(variable)
-    os.environ[variable] = str(_guards._torchinductor_pyobject_tensor_data_ptr)
-    try:
-        # The last part must be the name the library was compiled with (its PyInit_ function).
-        loader = ExtensionFileLoader(f"{name}.{function}", path)
-        module = loader.create_module(ModuleSpec(loader.name, loader, origin=path))
-        loader.exec_module(module)
-    finally:
-        if before is None:
-            del os.environ[variable]
-        else:
-            os.environ[variable] = before
+    with vars(torch).setdefault(_LOADING, threading.RLock()):
+        before = os.environ.get(variable)
+        os.environ[variable] = str(_guards._torchinductor_pyobject_tensor_data_ptr)
+        try:
+            # The last part must be the name the library was compiled with (its PyInit_ function).
+            loader = ExtensionFileLoader(f"{name}.{function}", path)
+            module = loader.create_module(ModuleSpec(loader.name, loader, origin=path))
+            loader.exec_module(module)
+        finally:
+            if before is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = before
     entry: Callable[..., Any] = getattr(module, function)
     return entry
 
