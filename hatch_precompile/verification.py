@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -151,12 +152,12 @@ class _Verification:
             with _guarded_from_side_effects():
                 answer, seconds = _run(call, sample, self.mode)
         except self.miss as error:
-            return None, None, f"{label} is not served by any entry: {error}"
+            return None, None, _not_served(label, str(error))
         except Exception as error:
             return None, None, f"{label} from the bundle raised {type(error).__name__}: {error}"
         if self._hits() > hits:
             return answer, seconds, ""
-        return answer, seconds, f"{label} is not served by any entry: {self._why(target, sample)}"
+        return answer, seconds, _not_served(label, self._why(target, sample))
 
     def _beside_eager(
         self, target: Target, sample: Sample, result: SampleResult, answers: list[dict[str, Any]], total: int
@@ -327,6 +328,17 @@ class _guarded_from_side_effects:  # noqa: N801 - reads as a statement where it 
     def __exit__(self, *_: object) -> None:
         global _armed
         _armed = False
+
+
+def _not_served(label: str, why: str) -> str:
+    advice = ""
+    if re.search(r"\b___stack\d+ ", why):
+        advice = (
+            ". ___stack is what a call gave that torch.compile does not look into, such as one of the clock "
+            "or of random, and it was another value at the build. Make that call outside of the target and "
+            "pass what it gives; dynamic-numbers says which numbers may be any"
+        )
+    return f"{label} is not served by any entry: {why}{advice}"
 
 
 def _refuse_side_effects(event: str, args: tuple[Any, ...]) -> None:

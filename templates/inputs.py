@@ -109,9 +109,12 @@ def described(cls: type, names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
     held = isinstance(cls, enum.EnumMeta)
     found = ((name, own[name]) for name in sorted(names & own.keys()) if name not in _UNSEEN)
     if cls.__module__.partition(".")[0] == "torch":
-        # Dynamo knows what many of these do, such as Module.__getattr__, and does not trace them.
+        # Dynamo knows what many of these do, such as Module.__getattr__, and does not trace them. It puts
+        # an __init__ of its own into torch.nn.Module.
         return tuple(
-            (name, fingerprint(value) if isinstance(value, FunctionType) else mark(value, held))
+            (name, fingerprint(value))
+            if isinstance(value, FunctionType) and name != "__init__"
+            else (name, mark(value, held))
             for name, value in found
         )
     return tuple((name, mark(value, held)) for name, value in found)

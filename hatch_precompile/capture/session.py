@@ -129,13 +129,14 @@ class _Session:
         with (
             capture_settings(
                 self.entrypoint.options, graphs_expected=len(samples), numbers=self.entrypoint.dynamic_numbers
-            ),
+            ) as numbers,
             self.recorder.recording(),
             tracing_frames(self._on_frame, self._on_skip),
             compiling_with(self._backend),
         ):
             compiled = {id(target): target.compiled(self._backend) for target in targets}
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
+                numbers.next_sample()
                 self._run_until_settled(target, compiled[id(target)], sample, len(samples))
         self._put_own_frame_first(declared)
         return Part(

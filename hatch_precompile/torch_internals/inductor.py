@@ -143,6 +143,7 @@ def _compile_variant(
     from torch._inductor.exc import InductorError
     from torch._inductor.select_algorithm import extern_kernels
 
+    _require_a_call(inner)
     spare = _copied(inner)
     try:
         _require_handles(inner)
@@ -170,6 +171,20 @@ def _compile_variant(
         part.obstacle = part.obstacle or f"{part.why_python}, and its Python wrapper needs inductor's {error}"
     part.kernels[variant] = kernels
     return compiled
+
+
+def _require_a_call(gm: Any) -> None:
+    """Inductor compiles no graph that only hands on its inputs, which it would run as Python. Where there is
+    no operator, one is added, whose result nobody uses and inductor leaves out."""
+    from torch._dynamo.utils import count_calls
+
+    inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    tensors = [node for node in inputs if isinstance(node.meta.get("val"), torch.Tensor)]
+    if count_calls(gm.graph) == 0 and tensors:
+        with gm.graph.inserting_after(inputs[-1]):
+            added = gm.graph.call_function(torch.ops.aten.alias.default, (tensors[0],))
+        added.meta["val"] = tensors[0].meta["val"]
+        gm.recompile()
 
 
 class _NoHandle(Exception):

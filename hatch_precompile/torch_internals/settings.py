@@ -13,10 +13,31 @@ from hatch_precompile.torch_internals.regions import regions_for_any_threads
 __all__ = ["capture_settings"]
 
 
+class Numbers:
+    """Which numbers dynamo traces for any value: those declared, and those that change by themselves.
+
+    A call of the clock or of `random`, where it breaks a graph, gives another number each time, also where
+    the same sample is called again. `seen`: what each was in this sample's calls so far.
+    """
+
+    def __init__(self, declared: Sequence[str]) -> None:
+        self.sources = {f"L[{name!r}]" for name in declared}
+        self.seen: dict[tuple[Any, str], float] = {}
+
+    def next_sample(self) -> None:
+        """What differs between samples is what the samples are for."""
+        self.seen.clear()
+
+    def are_dynamic(self, code: Any, name: str, value: Any) -> bool:
+        if name in self.sources:
+            return True
+        return type(value) is float and self.seen.setdefault((code, name), value) != value
+
+
 @contextlib.contextmanager
 def capture_settings(
     options: dict[str, Any], graphs_expected: int, numbers: Sequence[str] = ()
-) -> Iterator[None]:
+) -> Iterator[Numbers]:
     """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
 
     Static unless declared dynamic, as the arguments called `numbers` are; no recompile limit; one library
@@ -62,26 +83,27 @@ def capture_settings(
         _without_paths(),
         _side_by_side(),
         regions_for_any_threads(),
-        _symbolic(numbers),
+        _symbolic(symbolic := Numbers(numbers)),
     ):
-        yield
+        yield symbolic
 
 
 @contextlib.contextmanager
-def _symbolic(numbers: Sequence[str]) -> Iterator[None]:
-    """Have dynamo trace these arguments, int or float, for any value, as if it had seen several."""
+def _symbolic(numbers: Numbers) -> Iterator[None]:
+    """Have dynamo trace these numbers, int or float, for any value, as if it had seen several."""
     import torch.compiler.config as compiler_config
     from torch._dynamo.pgo import auto_dynamic
     from torch._dynamo.variables import builder
 
-    sources = {f"L[{name!r}]" for name in numbers}
     process = builder.process_automatic_dynamic
 
-    def process_number(tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-        seen = process(tx, name, *args, **kwargs)
-        return dataclasses.replace(seen, scalar=auto_dynamic) if name in sources else seen
+    def process_number(tx: Any, name: str, entry: Any, **kwargs: Any) -> Any:
+        seen = process(tx, name, entry, **kwargs)
+        if numbers.are_dynamic(tx.f_code, name, entry.scalar):
+            return dataclasses.replace(seen, scalar=auto_dynamic)
+        return seen
 
-    more = ",".join(filter(None, [compiler_config.dynamic_sources, *sorted(sources)]))
+    more = ",".join(filter(None, [compiler_config.dynamic_sources, *sorted(numbers.sources)]))
     builder.process_automatic_dynamic = process_number
     try:
         with compiler_config.patch(dynamic_sources=more):

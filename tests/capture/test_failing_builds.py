@@ -231,3 +231,10 @@ def test_every_error_of_a_build_is_one_for_its_author() -> None:
     assert all(issubclass(kind, BuildError) for kind in (CaptureError, ConfigError, Unsupported, VerifyError))
     text = str(Unsupported("a construct", "model.py:3", "Do this."))
     assert text == "a construct\n  at model.py:3\n  Do this."
+
+
+def test_a_number_that_is_another_in_every_call_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(VerifyError) as error:
+        build(tmp_path / "work", entrypoint("drawing"))
+    assert "sample 1/1 is not served by any entry" in str(error.value)
+    assert "___stack is what a call gave that torch.compile does not look into" in str(error.value)

@@ -1,4 +1,5 @@
 import os
+import random
 import threading
 import time
 
@@ -107,6 +108,13 @@ def hang(x):
 
 def die(x):
     os._exit(42)
+
+
+def drawing(x):
+    drawn = random.random() + 1.0
+    y = x * drawn
+    torch._dynamo.graph_break()
+    return y / drawn
 
 
 def one():

@@ -7,6 +7,8 @@ import collections
 import dataclasses
 import enum
 import functools
+import random
+import time
 
 import numpy
 import torch
@@ -38,6 +40,31 @@ def inputs():
 
 def say(*words):
     print(*words)
+
+
+@program
+def looks_at_the_clock(x):
+    """The time is another one in every call, and passes from frame to frame."""
+    before = time.perf_counter()
+    y = x * before
+    torch._dynamo.graph_break()
+    return y / before, time.perf_counter() >= before
+
+
+@program
+def draws_a_number_between_graphs(x):
+    drawn = random.random()
+    y = x * drawn
+    torch._dynamo.graph_break()
+    return y / drawn + x
+
+
+@program
+def takes_gradients_within(x):
+    with torch.enable_grad():
+        y = x.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad((y * y).sum(), y)
+    return gradient * 2
 
 
 @program
