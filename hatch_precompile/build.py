@@ -15,16 +15,16 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from hatch_precompile.bundle import write_bundle, write_runtime
-from hatch_precompile.capture.record import Part
-from hatch_precompile.capture.worker import FAILED, Request
+from hatch_precompile.bundle.writer import write_bundle, write_runtime
+from hatch_precompile.capture.child import FAILED, Request
 from hatch_precompile.config import Config, Entrypoint
+from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit, printed, received
 from hatch_precompile.processes import in_parallel, reason_left, run_module, stopping_children
-from hatch_precompile.variants import variants_for_this_machine
-from hatch_precompile.verify import verify
-from hatch_precompile.wheel import with_shim
+from hatch_precompile.records import Part
+from hatch_precompile.verify.parent import verify
+from hatch_precompile.wheel.shim import with_shim
 
 __all__ = ["BuiltBundle", "build_bundle"]
 
@@ -63,7 +63,7 @@ def build_bundle(
         ) from error
     if not config.report:
         return built
-    from hatch_precompile.page import render
+    from hatch_precompile.report import render
 
     page = render(
         config, [(entrypoint, part) for entrypoint, part, _ in parts], built.directory / "bundle", events
@@ -205,7 +205,7 @@ def _capture_one(
 
     tell(Event(step="start", entrypoints=len(config.entrypoints)))
     finished = run_module(
-        "hatch_precompile.capture.worker",
+        "hatch_precompile.capture.child",
         [str(request)],
         paths=source_roots,
         environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "HATCH_PRECOMPILE": "off"},

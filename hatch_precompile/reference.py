@@ -1,7 +1,7 @@
 """Writes what is made from the code: `python -m hatch_precompile.reference`, in a checkout.
 
-From config.py schema.json beside this file, and the lists of keys in docs/configuration.md; from inputs.py
-docs/inputs.md. Tests compare them.
+From config/model.py: config/schema.json, and the lists of keys in docs/configuration.md. From
+lower/inputs/table.py: docs/inputs.md. Tests compare them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo
 
 from hatch_precompile.config import Config, Dimension, Entrypoint
-from hatch_precompile.inputs import inputs_page
-from hatch_precompile.schema import describe_fields, table_schema
-from hatch_precompile.tables import describe
+from hatch_precompile.config.reading import describe
+from hatch_precompile.config.schema import describe_fields, table_schema
+from hatch_precompile.lower.inputs.table import inputs_page
 
 __all__ = ["schema_text", "with_keys"]
 
@@ -27,7 +27,7 @@ _WIDTH = 120
 
 
 def schema_text() -> str:
-    """schema.json."""
+    """config/schema.json."""
     return json.dumps(table_schema(), indent=2) + "\n"
 
 
@@ -61,7 +61,7 @@ def _default(field: FieldInfo) -> str:
 
 def main() -> None:
     plugin = Path(__file__).resolve().parent
-    (plugin / "schema.json").write_text(schema_text(), "utf-8")
+    (plugin / "config/schema.json").write_text(schema_text(), "utf-8")
     page = plugin.parent / "docs" / "configuration.md"
     page.write_text(with_keys(page.read_text("utf-8")), "utf-8")
     (page.parent / "inputs.md").write_text(inputs_page(), "utf-8")

@@ -15,9 +15,19 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from hatch_precompile.capture.frame_name import FrameName, frame_name, home_of
-from hatch_precompile.capture.guardtree import GuardNode, GuardRecorder
-from hatch_precompile.capture.record import (
+from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.config.variants import Variant
+from hatch_precompile.errors import BuildError, CaptureError, Unsupported
+from hatch_precompile.events import Event
+from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
+from hatch_precompile.lower.conditions import conditions_of
+from hatch_precompile.lower.graphs import write_graph
+from hatch_precompile.lower.guards.function import LoweredGuards, function_codes, lower_guards
+from hatch_precompile.lower.guards.text import user_line
+from hatch_precompile.lower.inputs.records import inputs_of
+from hatch_precompile.lower.names import Namer
+from hatch_precompile.records import (
     MARSHAL,
     Conditions,
     EntryRecord,
@@ -27,28 +37,11 @@ from hatch_precompile.capture.record import (
     ResumeRecord,
     SkippedFrame,
 )
-from hatch_precompile.capture.target import (
-    Declared,
-    Sample,
-    Target,
-    copied,
-    find_declared,
-    find_targets,
-    mark_dynamic,
-    mode_context,
-    samples_of,
-)
-from hatch_precompile.config import Entrypoint
-from hatch_precompile.errors import BuildError, CaptureError, Unsupported
-from hatch_precompile.events import Event
-from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
-from hatch_precompile.lower.conditions import conditions_of
-from hatch_precompile.lower.graphs import write_graph
-from hatch_precompile.lower.guard_text import user_line
-from hatch_precompile.lower.guards import LoweredGuards, function_codes, lower_guards
-from hatch_precompile.lower.inputs import inputs_of
-from hatch_precompile.lower.names import Namer
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
+from hatch_precompile.target.dynamic import mark_dynamic
+from hatch_precompile.target.finding import Declared, Target, find_declared, find_targets
+from hatch_precompile.target.sample import Sample, copied, mode_context
+from hatch_precompile.target.sampling import samples_of
 from hatch_precompile.torch_internals import (
     NO_OPERATIONS,
     CompiledGraph,
@@ -63,7 +56,7 @@ from hatch_precompile.torch_internals import (
     resume_function,
     tracing_frames,
 )
-from hatch_precompile.variants import Variant
+from hatch_precompile.torch_internals.guardtree import GuardNode, GuardRecorder
 
 __all__ = ["capture"]
 

@@ -11,8 +11,8 @@ import click
 import msgspec
 from rich.console import Console
 
+from hatch_precompile.bundle.reader import ManifestError, entrypoints_of, importable
 from hatch_precompile.cli.printing import note, table
-from hatch_precompile.manifests import ManifestError, entrypoints_of, importable
 
 __all__ = ["bench"]
 
@@ -58,7 +58,7 @@ def bench(wheel_or_package: str, entrypoint: str | None, runs: int, timeout: flo
 def _measured(
     package: str, entrypoint: Any, paths: list[Path], work: Path, runs: int, timeout: float
 ) -> list[dict[str, Any]]:
-    from hatch_precompile.benchmark import measure
+    from hatch_precompile.bench.parent import measure
 
     figures = measure(entrypoint, package, paths=paths, work=work, runs=runs, timeout=timeout, say=note)
     return [msgspec.to_builtins(each) for each in figures]

@@ -12,12 +12,12 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find
 from hatch_precompile.cli.board import Board
 from hatch_precompile.cli.printing import note, table
 from hatch_precompile.errors import BuildError, ConfigError
-from hatch_precompile.frontend import Built, build_wheel
-from hatch_precompile.manifests import FoundManifest, ManifestError, find
-from hatch_precompile.project import read_project
+from hatch_precompile.frontends.pep517 import Built, build_wheel
+from hatch_precompile.frontends.project import read_project
 from hatch_precompile.units import in_bytes
 
 __all__ = ["build"]

@@ -11,8 +11,8 @@ import click
 
 from hatch_precompile.cli.printing import note
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.project import read_project
-from hatch_precompile.proposal import propose
+from hatch_precompile.frontends.project import read_project
+from hatch_precompile.init.proposal import propose
 
 __all__ = ["init"]
 

@@ -10,8 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hatch_precompile.cli.printing import count, table
-from hatch_precompile.manifests import (
+from hatch_precompile.bundle.reader import (
     FoundManifest,
     ManifestError,
     bytecode_of,
@@ -21,6 +20,7 @@ from hatch_precompile.manifests import (
     guards_of,
     with_entrypoint,
 )
+from hatch_precompile.cli.printing import count, table
 from hatch_precompile.units import in_bytes
 
 __all__ = ["inspect", "show"]

@@ -11,9 +11,9 @@ import click
 import msgspec
 from rich.console import Console
 
+from hatch_precompile.bundle.reader import ManifestError, entrypoints_of, importable
 from hatch_precompile.cli.printing import note, table
 from hatch_precompile.errors import VerifyError
-from hatch_precompile.manifests import ManifestError, entrypoints_of, importable
 
 __all__ = ["verify"]
 
@@ -53,7 +53,7 @@ def verify(wheel_or_package: str, entrypoint: str | None, timeout: float, as_jso
 
 
 def _report(package: str, entrypoint: Any, paths: list[Path], work: Path, timeout: float) -> dict[str, Any]:
-    from hatch_precompile.verify import run_samples
+    from hatch_precompile.verify.parent import run_samples
 
     def on_event(event: Any) -> None:
         if event.text:

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.capture.guardtree import GuardNode, Leaf
-from hatch_precompile.capture.record import Conditions, FixedValue, TensorInput
+from hatch_precompile.records import Conditions, FixedValue, TensorInput
+from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 
 __all__ = ["conditions_of"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from hatch_precompile.capture.record import GraphRecord
 from hatch_precompile.errors import BuildError
+from hatch_precompile.records import GraphRecord
 from hatch_precompile.torch_internals import CompiledGraph
 
 __all__ = ["write_graph"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer, is_plain
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 __all__ = ["likeness", "made_by_parametrize"]
 

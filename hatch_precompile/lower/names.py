@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.capture.guardtree import GuardNode
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals.guardtree import GuardNode
 
 __all__ = ["NAME_IT", "Namer", "Step", "is_plain", "step"]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.lower.python_wrapper import NotPortable, portable_wrapper
+from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.dynamo import last_line
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
+from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.torch_internals.vectors import vectors_within
-from hatch_precompile.variants import Variant
 
 __all__ = ["CompiledGraph", "compile_graph"]
 
@@ -30,7 +30,7 @@ class CompiledGraph:
 
     libraries: variant -> shared library; constants: tensors the library wants after its inputs
     python, kernels: instead of a library, variant -> source of a Python wrapper and the libraries of its
-    kernels, in order (see lower/python_wrapper.py); constant_names: what it calls its constants
+    kernels, in order (see python_wrapper.py); constant_names: what it calls its constants
     why_python: why inductor's C++ wrapper refused the graph
     scalar_outputs: outputs that are numbers; input_outputs: output -> the input it is
     view_outputs: output -> the input it is a view of

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hatch_precompile.lower.parallel_checks import NotGuarded, guarded
+from hatch_precompile.torch_internals.parallel_checks import NotGuarded, guarded
 
 if TYPE_CHECKING:
     from hatch_precompile.torch_internals.inductor import CompiledGraph

@@ -135,7 +135,7 @@ def _side_by_side() -> Iterator[None]:
 
 
 # Where kernels note that they divided by zero is one variable for all libraries of a process. Ours do not
-# note it (lower/parallel_checks.py), and must not meet what somebody else's kernel is noting at the time.
+# note it (parallel_checks.py), and must not meet what somebody else's kernel is noting at the time.
 _OWN_DIVISION_FLAG = "Dinductor_cpu_integer_div_error_flag=precompiled_integer_div_error_flag"
 
 

@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch._inductor.exc import InductorError
 
+from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.autograd import Wrappers
-from hatch_precompile.variants import Variant
 
 WRAPPED = "std::array<AtenTensorHandle, num_outputs> inductor_entry_impl; num_outputs=1"
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.capture.guardtree import GuardRecorder
-from hatch_precompile.lower.guards import function_codes, lower_guards
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.lower.guards.function import function_codes, lower_guards
+from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import FrameTrace, capture_settings, dispatch_keys, tracing_frames
+from hatch_precompile.torch_internals.guardtree import GuardRecorder
 
 
 @dataclass

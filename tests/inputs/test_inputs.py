@@ -1,6 +1,6 @@
 """What an entry rests on, changed between the build and the call: it must not be served then.
 
-hatch_precompile/inputs.py has the table of all inputs, which names the tests here.
+hatch_precompile/lower/inputs/table.py has the table of all inputs, which names the tests here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import pytest
 import torch
 from torch import nn
 
-from hatch_precompile.capture.guardtree import GuardNode
 from hatch_precompile.capture.session import _modules_named
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.lower.inputs import inputs_of
+from hatch_precompile.lower.inputs.records import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.torch_internals import Folded
+from hatch_precompile.torch_internals.guardtree import GuardNode
 from tests.inputs import things
 from tests.inputs.capturing import captured
 

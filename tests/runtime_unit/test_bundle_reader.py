@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 entries = runtime("entries")
 Damaged = runtime("references").Damaged

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 torch_private = runtime("torch_private")
 

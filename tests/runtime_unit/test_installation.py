@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from hatch_precompile.bundle import FORMAT
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.bundle.format import FORMAT
+from hatch_precompile.runtime import runtime
 
 installation = runtime("installation")
 Unfit = installation.Unfit

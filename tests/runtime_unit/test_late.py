@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 references = runtime("references")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 

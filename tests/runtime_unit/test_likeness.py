@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations, parametrize
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.likeness import likeness, made_by_parametrize
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 references = runtime("references")
 

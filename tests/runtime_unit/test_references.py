@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 references = runtime("references")
 with_prologue = runtime("prologue").with_prologue
@@ -238,7 +238,7 @@ class TestFingerprint:
 
     def test_it_is_the_same_in_every_process(self) -> None:
         code = (
-            "from hatch_precompile.runtime_package import runtime\n"
+            "from hatch_precompile.runtime import runtime\n"
             "def f(x=('y', 1), *, z=2, w=0.5): return x in {'a', 'b', 'c', 'd', ('e', 1), None}\n"
             "print(runtime('references').fingerprint(f))"
         )

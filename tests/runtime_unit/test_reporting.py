@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 reporting = runtime("reporting")
 remedy = runtime("remedies").remedy

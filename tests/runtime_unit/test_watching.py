@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 watching = runtime("watching")
 is_imported = runtime("installation").is_imported

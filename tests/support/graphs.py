@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.runtime import runtime
 
 OPERATORS = "graphs_of_tests._precompiled.torch_private"
 
@@ -30,10 +30,10 @@ def save_graph(
     requires: tuple[str, ...] | None = None,
 ) -> Any:
     """Compile a function's one graph with a build's settings and write it; requires: of the variant."""
-    from hatch_precompile.bundle import _placed
+    from hatch_precompile.bundle.writer import _placed
+    from hatch_precompile.config.variants import Variant
     from hatch_precompile.lower.graphs import write_graph
     from hatch_precompile.torch_internals import capture_settings, compile_graph
-    from hatch_precompile.variants import Variant
 
     graphs: list[Any] = []
     capabilities = {name for name, value in torch.cpu.get_capabilities().items() if value is True}

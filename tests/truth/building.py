@@ -75,7 +75,7 @@ def built(program: Program, directory: Path, *, keep: bool) -> Built:
 
 def refresh_runtime(site: Path) -> None:
     """The runtime as it is in the checkout now, beside the bundle as it was built."""
-    from hatch_precompile.bundle import write_runtime
+    from hatch_precompile.bundle.writer import write_runtime
 
     write_runtime(site / PACKAGE / "_precompiled")
 

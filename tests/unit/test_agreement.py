@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch.utils._pytree import register_pytree_node
 
-from hatch_precompile.agreement import Agreement, compare, run_backward
 from hatch_precompile.errors import VerifyError
+from hatch_precompile.verify.agreement import Agreement, compare, run_backward
 
 T = torch.tensor
 ULP = 1.0000001

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.capture.guardtree import GuardNode, Leaf
-from hatch_precompile.capture.record import FixedValue, TensorInput
 from hatch_precompile.lower.conditions import conditions_of
+from hatch_precompile.records import FixedValue, TensorInput
+from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 
 
 def root() -> GuardNode:

@@ -21,7 +21,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin.manager import PluginManager
 
-import hatch_precompile.hook
+import hatch_precompile.frontends.hatch
 from hatch_precompile.config import Config
 from hatch_precompile.errors import CaptureError
 
@@ -111,7 +111,7 @@ samples = "textmodel.model:samples"
 def plugins() -> PluginManager:
     """Hatch's plugins with ours among them, whether or not the environment has it installed."""
     manager = PluginManager()
-    manager.manager.register(hatch_precompile.hook)
+    manager.manager.register(hatch_precompile.frontends.hatch)
     manager.third_party_plugins.loaded = True
     return manager
 
@@ -267,8 +267,8 @@ class TestDependencies:
         assert builder(str(root), plugin_manager=plugins()).config.dependencies == expected
 
     def test_the_hook_is_imported_without_torch(self) -> None:
-        code = "import sys, hatch_precompile.hook; sys.exit('torch' in sys.modules)"
-        root = Path(hatch_precompile.hook.__file__).parents[1]
+        code = "import sys, hatch_precompile.frontends.hatch; sys.exit('torch' in sys.modules)"
+        root = Path(hatch_precompile.frontends.hatch.__file__).parents[2]
         assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
 
 

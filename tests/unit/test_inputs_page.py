@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_precompile.inputs import INPUTS, Input, inputs_page
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.lower.inputs.table import INPUTS, Input, inputs_page
+from hatch_precompile.runtime import runtime
 
 ROOT = Path(__file__).parents[2]
 

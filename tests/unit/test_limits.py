@@ -14,7 +14,7 @@ LIMITS = (ROOT / "docs/limits.md").read_text()
 SOURCES = [
     *sorted((ROOT / "hatch_precompile/torch_internals").glob("*.py")),
     ROOT / "hatch_precompile/capture/session.py",
-    *sorted((ROOT / "hatch_precompile/lower").glob("*.py")),
+    *sorted((ROOT / "hatch_precompile/lower").rglob("*.py")),
 ]
 REFUSING = {"Unsupported", "unsupported", "BuildError", "CaptureError"}
 TEST = re.compile(r"`(test_\w+\.py)((?:::\w+)+)(?:\[(\w+)\])?`")

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hatch_precompile.capture.record import (
+from hatch_precompile.config import load
+from hatch_precompile.events import Event, collected, emit
+from hatch_precompile.records import (
     Conditions,
     EntryRecord,
     FixedValue,
@@ -26,12 +28,10 @@ from hatch_precompile.capture.record import (
     SkippedFrame,
     TensorInput,
 )
-from hatch_precompile.config import load
-from hatch_precompile.events import Event, collected, emit
-from hatch_precompile.page import render
-from hatch_precompile.page.misses import expected_misses
-from hatch_precompile.page.sizes import FAMILIES
-from hatch_precompile.page.timeline import timeline
+from hatch_precompile.report import render
+from hatch_precompile.report.misses import expected_misses
+from hatch_precompile.report.sizes import FAMILIES
+from hatch_precompile.report.timeline import timeline
 
 CONFIG = load(
     {
@@ -164,8 +164,8 @@ def events() -> list[Event]:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from hatch_precompile.bundle import write_bundle
-    from hatch_precompile.variants import Variant
+    from hatch_precompile.bundle.writer import write_bundle
+    from hatch_precompile.config.variants import Variant
 
     root = tmp_path_factory.mktemp("build")
     parts = []
@@ -444,6 +444,6 @@ def brightness(pixel: tuple[int, ...]) -> float:
 
 
 def test_every_family_of_guards_has_a_colour() -> None:
-    source = resources.files("hatch_precompile.page").joinpath("page.html").read_text()
+    source = resources.files("hatch_precompile.report").joinpath("page.html").read_text()
     (families,) = re.findall(r"set of_families = (\{.*?\})", source)
     assert set(ast.literal_eval(families)) == {*FAMILIES, "Python values"}

@@ -15,8 +15,9 @@ import msgspec
 import pytest
 
 import hatch_precompile
-from hatch_precompile import config, schema
-from hatch_precompile.config import HATCH_KEYS, Config, Dimension, Entrypoint, load
+from hatch_precompile.config import Config, Dimension, Entrypoint, load, schema
+from hatch_precompile.config import model as config
+from hatch_precompile.config.model import HATCH_KEYS
 from hatch_precompile.reference import schema_text, with_keys
 
 REPOSITORY = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def validator() -> Any:
 
 class TestInStep:
     def test_the_schema_is_the_structures_own(self) -> None:
-        stored = Path(hatch_precompile.__file__).with_name("schema.json").read_text()
+        stored = (Path(hatch_precompile.__file__).parent / "config/schema.json").read_text()
         assert stored == schema_text(), "make reference"
 
     def test_the_page_lists_the_structures_keys(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hatch_precompile.errors import BuildError
-from hatch_precompile.setuptools_hook import _add_bundle
+from hatch_precompile.frontends.setuptools import _add_bundle
 
 ENTRYPOINT = {"target": "textmodel:encode", "samples": "textmodel:samples"}
 

@@ -29,15 +29,15 @@ from torch._dynamo.variables import builtin, functions
 from torch._functorch._aot_autograd import runtime_wrappers, schemas
 
 from hatch_precompile import torch_internals
-from hatch_precompile.capture.guardtree import ACCESSORS, GuardRecorder
+from hatch_precompile.config.options import FIXED, check_options
+from hatch_precompile.config.variants import _EXTENSIONS, _LEVELS, _needed
 from hatch_precompile.errors import ConfigError, Unsupported
-from hatch_precompile.lower.guard_leaves import _LEAVES as LEAVES
-from hatch_precompile.lower.parallel_checks import THROWING_HELPERS
-from hatch_precompile.options import FIXED, check_options
-from hatch_precompile.runtime_package import runtime
+from hatch_precompile.lower.guards.leaves import _LEAVES as LEAVES
+from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import libraries, operators, trees, vectors
 from hatch_precompile.torch_internals.folding import watching_folding
-from hatch_precompile.variants import _EXTENSIONS, _LEVELS, _needed
+from hatch_precompile.torch_internals.guardtree import ACCESSORS, GuardRecorder
+from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -545,7 +545,7 @@ class TestRuntime:
     def test_all_of_it_is_there_without_dynamo(self) -> None:
         code = (
             "import sys, torch\n"
-            "from hatch_precompile.runtime_package import runtime\n"
+            "from hatch_precompile.runtime import runtime\n"
             "private = runtime('torch_private')\n"
             "private.guard_namespace()\n"
             "private.StateGuard(private._guards.GlobalStateGuard().__getstate__())\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from hatch_precompile.config.variants import _EXTENSIONS, Variant, _needed, variants_for_this_machine
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.variants import _EXTENSIONS, Variant, _needed, variants_for_this_machine
 
 V3 = dict.fromkeys(_needed("x86-64-v3"), True)
 V4 = dict.fromkeys(_needed("x86-64-v4"), True)

@@ -12,7 +12,7 @@ import pytest
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event
-from hatch_precompile.verify import SampleResult, run_samples
+from hatch_precompile.verify.parent import SampleResult, run_samples
 
 RUNTIME = """
 from . import installation

@@ -11,14 +11,10 @@ import pytest
 from packaging.tags import parse_tag, sys_tags
 
 from hatch_precompile.errors import BuildError
-from hatch_precompile.wheel import (
-    import_packages,
-    requirement,
-    shim_line,
-    source_roots,
-    wheel_tag,
-    with_shim,
-)
+from hatch_precompile.wheel.contents import import_packages, source_roots
+from hatch_precompile.wheel.requirement import requirement
+from hatch_precompile.wheel.shim import shim_line, with_shim
+from hatch_precompile.wheel.tag import wheel_tag
 
 RECORDER = """
 import sys

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.capture.target import Sample, copied, find_targets, samples_of
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.finding import find_targets
+from hatch_precompile.target.sample import Sample, copied
+from hatch_precompile.target.sampling import samples_of
 
 MODEL = """
 import torch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hatch_precompile.variants import _needed
+from hatch_precompile.config.variants import _needed
 from tests.conftest import ZOO, Site, build_entrypoints
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the levels of x86-64")

@@ -1,0 +1,171 @@
+"""The bundle: parts of a capture in, one directory with a manifest out. See docs/bundle-format.md."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import marshal
+import shutil
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hatch_precompile import __version__
+from hatch_precompile.bundle.format import FORMAT
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.config.variants import Variant
+from hatch_precompile.records import MARSHAL, FrameRecord, GraphRecord, Part
+from hatch_precompile.runtime import runtime_directory
+
+__all__ = ["write_bundle", "write_runtime"]
+
+
+def write_runtime(directory: Path) -> None:
+    """Copy the runtime's modules, verbatim, to what becomes `<package>/_precompiled`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for module in sorted(runtime_directory().glob("*.py")):
+        shutil.copyfile(module, directory / module.name)
+
+
+def write_bundle(
+    directory: Path,
+    parts: Sequence[tuple[Entrypoint, Part, Path]],
+    variants: Sequence[Variant],
+) -> list[Path]:
+    """Merge the parts into `directory` and write the manifest. Returns the shared libraries.
+
+    Frames that several entrypoints share (a decorator's wrapper) become one, with the entries of all.
+    """
+    writer = _Writer(directory)
+    for entrypoint, part, source in parts:
+        writer.add(entrypoint, part, source)
+    writer.write_heads()
+    first = parts[0][1]
+    manifest = {
+        "format": FORMAT,
+        "built_with": {
+            "hatch_precompile": __version__,
+            "torch": first.torch,
+            "torch_git": first.torch_git,
+            "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+            "magic": importlib.util.MAGIC_NUMBER.hex(),
+            "platform": sysconfig.get_platform(),
+        },
+        "variants": [{"name": v.name, "requires": list(v.requires)} for v in variants],
+        "entrypoints": writer.entrypoints,
+        "frames": writer.frames,
+        "graphs": writer.graphs,
+        "resumes": writer.resumes,
+        "files": {
+            path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(directory.rglob("*"))
+            if path.is_file()
+        },
+    }
+    (directory / "manifest.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    )
+    return sorted(directory.rglob("*.so"))
+
+
+class _Writer:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.entrypoints: list[dict[str, Any]] = []
+        self.frames: list[dict[str, Any]] = []
+        self.graphs: list[dict[str, Any]] = []
+        self.resumes: list[dict[str, str]] = []
+        self._frame_numbers: dict[str, int] = {}
+        self._heads: dict[str, list[bytes]] = {}
+
+    def add(self, entrypoint: Entrypoint, part: Part, source: Path) -> None:
+        prefix = entrypoint.name
+        shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns("part.json", "*.head"))
+        first_graph, first_resume = len(self.graphs), len(self.resumes)
+        for graph in part.graphs:
+            self.graphs.append(_placed(graph, prefix))
+        self.resumes += [{"code": f"{prefix}/{r.code}", "module": r.module} for r in part.resumes]
+        numbers = [self._add_frame(frame, prefix, source, first_graph, first_resume) for frame in part.frames]
+        self.entrypoints.append(
+            {
+                "name": entrypoint.name,
+                "target": entrypoint.target,
+                "home": part.home,
+                "kind": part.kind,
+                "mode": entrypoint.mode,
+                "activate": entrypoint.activate,
+                "on_miss": entrypoint.on_miss,
+                "samples": part.samples,
+                "recipe": _recipe(entrypoint),
+                "skipped": [msgspec.to_builtins(skipped) for skipped in part.skipped],
+                "frames": numbers,
+            }
+        )
+
+    def write_heads(self) -> None:
+        """What a frame's first lookup reads is one file, however many entries there are."""
+        for name, heads in self._heads.items():
+            path = self.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(marshal.dumps(heads, MARSHAL))
+
+    def _add_frame(
+        self, frame: FrameRecord, prefix: str, source: Path, first_graph: int, first_resume: int
+    ) -> int:
+        resume = None if frame.resume is None else frame.resume + first_resume
+        key = repr((frame.module, frame.functions, frame.code, resume))
+        number = self._frame_numbers.get(key)
+        if number is None:
+            number = self._frame_numbers[key] = len(self.frames)
+            self.frames.append(
+                {
+                    "qualname": frame.qualname,
+                    "module": frame.module,
+                    "functions": frame.functions,
+                    "code": frame.code,
+                    "resume": resume,
+                    "heads": f"{prefix}/frames/{number}.heads",
+                    "entries": [],
+                }
+            )
+        heads = self._heads.setdefault(self.frames[number]["heads"], [])
+        for entry in frame.entries:
+            record = msgspec.to_builtins(entry)
+            heads.append((source / record.pop("head")).read_bytes())
+            record["data"] = f"{prefix}/{entry.data}"
+            record["source"] = f"{prefix}/{entry.source}"
+            record["first_graph"] = first_graph
+            record["first_resume"] = first_resume
+            record["graphs"] = [graph + first_graph for graph in entry.graphs]
+            self.frames[number]["entries"].append(record)
+        return number
+
+
+def _recipe(entrypoint: Entrypoint) -> dict[str, str]:
+    """What makes the samples again, where the wheel is."""
+    recipe = {
+        "samples": entrypoint.samples,
+        "workload": entrypoint.workload,
+        "instance": entrypoint.instance,
+    }
+    return {key: value for key, value in recipe.items() if value is not None}
+
+
+def _placed(graph: GraphRecord, prefix: str) -> dict[str, Any]:
+    """A graph's record with its files where the bundle has them; what is empty is left out."""
+    record: dict[str, Any] = msgspec.to_builtins(graph)
+    record["libraries"] = {name: f"{prefix}/{path}" for name, path in graph.libraries.items()}
+    record["python"] = {name: f"{prefix}/{path}" for name, path in graph.python.items()}
+    record["kernels"] = {
+        name: [f"{prefix}/{path}" for path in paths] for name, paths in graph.kernels.items()
+    }
+    for key in ("readable", "wrapping"):
+        record[key] = f"{prefix}/{record[key]}" if record[key] else ""
+    for constant in record["constants"]:
+        constant["file"] = f"{prefix}/{constant['file']}"
+    record["backward"] = _placed(graph.backward, prefix) if graph.backward is not None else None
+    return {key: value for key, value in record.items() if value not in ({}, [], False, "", None)}

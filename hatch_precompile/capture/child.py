@@ -1,0 +1,57 @@
+"""The capturing process: `python -m hatch_precompile.capture.child REQUEST`.
+
+A process of its own, because tracing changes torch for good and the build must survive a crash.
+REQUEST is a JSON file (see `Request`); the part goes to the directory it names. What it does it sends as
+events; the exit code is 3 with the reason in error.txt where the author can do something.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import BuildError
+from hatch_precompile.events import send
+from hatch_precompile.processes import connect_to_parent, leave_reason
+
+__all__ = ["FAILED", "Request", "main"]
+
+FAILED = 3
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One entrypoint to capture. `directory` must exist and be empty."""
+
+    entrypoint: Entrypoint
+    package: str
+    variants: list[str]
+    directory: str
+
+
+def main(path: str) -> int:
+    connect_to_parent()
+    request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
+    directory = Path(request.directory)
+    try:
+        import torch
+
+        from hatch_precompile.capture.session import capture
+        from hatch_precompile.config.variants import variants_for_this_machine
+
+        variants = variants_for_this_machine(request.variants, torch.cpu.get_capabilities())
+        part = capture(request.entrypoint, request.package, variants, directory, send)
+        (directory / "part.json").write_bytes(msgspec.json.encode(part))
+    except BuildError as error:
+        leave_reason(directory / "error.txt", str(error))
+        return FAILED
+    except OSError as error:
+        leave_reason(directory / "error.txt", f"cannot read or write a file: {error}")
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

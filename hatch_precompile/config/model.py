@@ -1,0 +1,309 @@
+"""The configuration table: every key, its type and its meaning, and the reading of it.
+
+The structures below are the reference. Their docstrings document the keys (which are written with
+hyphens where the fields have underscores), their types validate them, and their errors name them.
+schema.json and docs/configuration.md are made from both: `python -m hatch_precompile.reference`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hatch_precompile.config.options import check_options
+from hatch_precompile.config.reading import (
+    check_distinct,
+    check_keys,
+    describe,
+    expected,
+    quote_key,
+    read_struct,
+    read_value,
+)
+from hatch_precompile.errors import ConfigError
+
+__all__ = ["HATCH_KEYS", "Config", "Dimension", "Entrypoint", "load"]
+
+_IDENTIFIER = r"[^\W\d]\w*"
+_DOTTED = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*"
+
+# A description is what an error says was expected.
+Package = Annotated[
+    str, Meta(pattern=rf"\A{_DOTTED}\Z", description='the name of an import package, such as "textmodel"')
+]
+Reference = Annotated[
+    str, Meta(pattern=rf"\A{_DOTTED}:{_DOTTED}\Z", description='a reference like "package.module:name"')
+]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z",
+        description="a name of letters, digits, dots, hyphens and underscores",
+    ),
+]
+Variants = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, description="the name of a variant")], ...],
+    Meta(min_length=1, description='an array of one or more variant names, such as ["native"]'),
+]
+Jobs = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
+Seconds = Annotated[float, Meta(gt=0, description="a number of seconds, more than 0")]
+Size = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
+ArgumentNames = tuple[
+    Annotated[
+        str, Meta(pattern=rf"\A{_IDENTIFIER}\Z", description='the name of an argument, such as "scale"')
+    ],
+    ...,
+]
+DimensionName = Annotated[str, Meta(pattern=rf"\A{_IDENTIFIER}\Z", description='a name, such as "batch"')]
+
+
+class Dimension(Struct, frozen=True, forbid_unknown_fields=True):
+    """One dynamic dimension of an argument, as `torch.export.Dim` has it."""
+
+    name: DimensionName
+    """What the dimension is called. Dimensions of one entrypoint that share a name have one range."""
+
+    min: Size | None = None
+    """The smallest size served. Left out: what the model allows."""
+
+    max: Size | None = None
+    """The largest size served. Left out: what the model allows."""
+
+
+DynamicShapes = dict[str, dict[int, Dimension]]
+
+
+class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """A callable that is compiled into the wheel."""
+
+    target: Reference
+    """What is compiled: an `nn.Module` class, `package.module:Class.method`, or `package.module:function`.
+    It may live in a dependency."""
+
+    name: Name = ""
+    """What messages, `status()` and `explain()` call the entrypoint. Left out: the part of the target after
+    the colon in lower case, with hyphens for dots; a number is added if two would be the same."""
+
+    instance: Reference | None = None
+    """For classes and methods: a callable without arguments that returns the object. Left out: the class
+    itself. An error for functions."""
+
+    samples: Reference | None = None
+    """A callable without arguments that returns an iterable of samples: each a tuple (positional arguments),
+    a dict (keyword arguments) or a pair of both. Either this or `workload`."""
+
+    workload: Reference | None = None
+    """A callable without arguments that uses the target as its users do: each call it makes of it becomes a
+    sample. Either this or `samples`."""
+
+    mode: Literal["no_grad", "inference", "train"] = "no_grad"
+    """The mode the samples run in, and so the only one in which calls are served."""
+
+    dynamic_shapes: DynamicShapes = {}
+    """Which sizes may differ from the samples': per argument, per dimension, its name or
+    `{ name, min, max }`. One that is only named takes the range stated elsewhere for that name."""
+
+    dynamic_numbers: ArgumentNames = ()
+    """The arguments that are numbers, int or float, and whose values may differ from the samples'."""
+
+    activate: Literal["call", "compile"] = "call"
+    """Which calls use the compiled code. `"call"`: every call of the entrypoint. `"compile"`: only a call
+    under `torch.compile`."""
+
+    on_miss: Literal["eager", "compile", "error"] = "eager"
+    """With `activate = "call"`, what a call does that nothing compiled fits: it runs eagerly, it is compiled
+    now by `torch.compile`, or it raises `PrecompileError`."""
+
+    on_skip: Literal["fail", "eager"] = "fail"
+    """What happens with a function that torch.compile gives up on, such as one with a graph break in a loop:
+    the build stops, or the function runs as Python and what it calls is compiled all the same."""
+
+    options: dict[str, Any] = {}
+    """Settings for inductor, as in `torch.compile(options=...)`. Those that a wheel rests on, such as
+    `cpp_wrapper` or `freezing`, are the build's own and refused."""
+
+
+class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """What hatch-precompile compiles into a wheel, and how."""
+
+    package: Package
+    """The import package that carries the compiled code. Left out: the wheel's only one. It must have an
+    `__init__.py`, because that is where the compiled code is installed from."""
+
+    variants: Variants = ("native",)
+    """The processors compiled for. Of several in one wheel the most demanding that fits is chosen where the
+    wheel is used."""
+
+    require_torch: Literal["exact", "none"] = "exact"
+    """`"exact"` adds `torch==<version built with>` to the wheel's requirements. `"none"` leaves the
+    requirements alone; a process with another torch then leaves the compiled code out and warns."""
+
+    verify: bool = True
+    """Run every sample from the finished bundle in a clean process before the wheel is written."""
+
+    on_error: Literal["fail", "warn"] = "fail"
+    """What happens if an entrypoint cannot be captured. `"warn"` leaves it out of the wheel with a line that
+    starts with `WARNING:`. If no entrypoint is left, the build fails all the same. A failed verification
+    always stops the build."""
+
+    jobs: Jobs = 0
+    """How many entrypoints are captured, and then verified, at the same time, each in a process of its own.
+    0 means as many as there are cores."""
+
+    timeout: Seconds = 600.0
+    """How many seconds a capture or a verification may go without printing a line before it is stopped."""
+
+    report: bool = False
+    """Write a page about the build beside the wheel, `<name of the wheel's file>.report.html`: what was
+    compiled, how long it took, and which calls to expect no hit for."""
+
+    entrypoints: tuple[Entrypoint, ...]
+    """What is compiled, one table each. At least one."""
+
+
+# Keys Hatch reads from every hook's table. They are its own to document and to validate.
+HATCH_KEYS = frozenset(
+    {"dependencies", "enable-by-default", "path", "require-runtime-dependencies", "require-runtime-features"}
+)
+
+
+def load(
+    table: Mapping[str, object],
+    *,
+    default_package: str | None,
+    prefix: str = "tool.hatch.build.hooks.precompile",
+) -> Config:
+    """Read the hook's table.
+
+    `default_package` is the wheel's only import package, None if it has none or several. `prefix` is
+    where the author wrote the table. Raises ConfigError, whose text starts with the full key.
+    """
+    own = {key: value for key, value in table.items() if key not in HATCH_KEYS}
+    if "package" not in own:
+        if default_package is None:
+            raise ConfigError(
+                f"{prefix}.package: expected the name of the import package that carries the bundle; "
+                "it can be left out only if the wheel holds exactly one"
+            )
+        own["package"] = default_package
+    check_keys(own, Config, prefix)
+    entrypoints = _entrypoints(own.pop("entrypoints"), f"{prefix}.entrypoints")
+    config = read_struct(Config, own, prefix, entrypoints=entrypoints)
+    check_distinct((f"{prefix}.variants[{i}]", variant) for i, variant in enumerate(config.variants))
+    return config
+
+
+def _entrypoints(value: object, path: str) -> tuple[Entrypoint, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise expected(path, "an array of tables", value)
+    if not value:
+        raise ConfigError(f"{path}: expected at least one entrypoint, got none")
+    entrypoints = [_entrypoint(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    check_distinct((f"{path}[{i}].name", item.name) for i, item in enumerate(entrypoints) if item.name)
+    return tuple(_named(entrypoints))
+
+
+def _entrypoint(table: dict[str, object], path: str) -> Entrypoint:
+    check_keys(table, Entrypoint, path)
+    _check_source_of_samples(table, path)
+    if "name" in table and not table["name"]:
+        raise expected(f"{path}.name", describe(Name), table["name"])
+    shapes = _dynamic_shapes(table.get("dynamic-shapes", {}), f"{path}.dynamic-shapes")
+    entrypoint = read_struct(Entrypoint, table, path, dynamic_shapes=shapes)
+    check_options(entrypoint.options, f"{path}.options")
+    return entrypoint
+
+
+def _check_source_of_samples(table: dict[str, object], path: str) -> None:
+    reference = 'a reference like "package.module:name"'
+    if "samples" not in table and "workload" not in table:
+        raise ConfigError(f"{path}.samples: expected {reference}, here or as workload, but both are missing")
+    if "samples" in table and "workload" in table:
+        raise ConfigError(f"{path}.workload: expected either samples or workload, got both")
+    if "instance" in table and "workload" in table:
+        raise ConfigError(
+            f"{path}.instance: expected no instance beside workload, which calls objects of its own"
+        )
+
+
+def _named(entrypoints: list[Entrypoint]) -> Iterator[Entrypoint]:
+    """Give a name from its target to each that has none; a number tells those apart that would share one."""
+    taken = {entrypoint.name for entrypoint in entrypoints}
+    for entrypoint in entrypoints:
+        if entrypoint.name:
+            yield entrypoint
+            continue
+        qualname = entrypoint.target.partition(":")[2]
+        base = re.sub(r"[^a-z0-9_-]", "-", qualname.lower()).lstrip("_-") or "entrypoint"
+        name, number = base, 1
+        while name in taken:
+            number += 1
+            name = f"{base}-{number}"
+        taken.add(name)
+        yield msgspec.structs.replace(entrypoint, name=name)
+
+
+def _dynamic_shapes(value: object, path: str) -> DynamicShapes:
+    if not isinstance(value, dict):
+        raise expected(path, "a table of argument names", value)
+    shapes = {
+        argument: _dimensions(dimensions, f"{path}.{quote_key(argument)}")
+        for argument, dimensions in value.items()
+    }
+    return _same_ranges(shapes, path)
+
+
+def _dimensions(value: object, path: str) -> dict[int, Dimension]:
+    if not isinstance(value, dict):
+        raise expected(path, 'a table of dimensions, such as { 0 = "batch" }', value)
+    dimensions = {}
+    for key, dimension in value.items():
+        if not re.fullmatch(r"0|[1-9]\d*", key, re.ASCII):
+            raise expected(f"{path}.{quote_key(key)}", "the number of a dimension, 0 or more, as key", key)
+        dimensions[int(key)] = _dimension(dimension, f"{path}.{key}")
+    return dimensions
+
+
+def _dimension(value: object, path: str) -> Dimension:
+    if isinstance(value, str):
+        return Dimension(read_value(value, DimensionName, path))
+    if not isinstance(value, dict):
+        raise expected(path, "the name of the dimension or { name, min, max }", value)
+    check_keys(value, Dimension, path)
+    dimension = read_struct(Dimension, value, path)
+    if dimension.min is not None and dimension.max is not None and dimension.min > dimension.max:
+        raise ConfigError(f"{path}: expected min <= max, got min = {dimension.min} and max = {dimension.max}")
+    return dimension
+
+
+def _same_ranges(shapes: DynamicShapes, path: str) -> DynamicShapes:
+    """Give every dimension of one name the range that one of them states; two that differ are an error."""
+    ranges: dict[str, tuple[Dimension, str]] = {}
+    for argument, dimensions in shapes.items():
+        for index, dimension in dimensions.items():
+            if dimension.min is None and dimension.max is None:
+                continue
+            here = f"{path}.{quote_key(argument)}.{index}"
+            first, there = ranges.setdefault(dimension.name, (dimension, here))
+            if first != dimension:
+                raise ConfigError(
+                    f"{here}: expected the range that {there} gives to the dimension "
+                    f'"{dimension.name}" ({_range(first)}), got {_range(dimension)}'
+                )
+    return {
+        argument: {
+            index: ranges[dimension.name][0] if dimension.name in ranges else dimension
+            for index, dimension in dimensions.items()
+        }
+        for argument, dimensions in shapes.items()
+    }
+
+
+def _range(dimension: Dimension) -> str:
+    low = "any" if dimension.min is None else dimension.min
+    high = "any" if dimension.max is None else dimension.max
+    return f"min {low}, max {high}"

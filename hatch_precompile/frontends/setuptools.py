@@ -1,0 +1,158 @@
+"""The build hook for setuptools: the same table, as `[tool.hatch-precompile]`, and the same wheel.
+
+setuptools calls `finalize` for every distribution that is built where the plugin is installed. Without
+the table nothing changes. As in hatch.py, nothing here imports torch or what compiles with it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from setuptools import Distribution
+from setuptools.errors import SetupError
+
+from hatch_precompile.bundle.format import RUNTIME_PACKAGE
+from hatch_precompile.config import load
+from hatch_precompile.errors import BuildError
+from hatch_precompile.events import emit_failure
+from hatch_precompile.frontends.project import SETUPTOOLS_TABLE as TABLE
+from hatch_precompile.wheel.contents import import_packages, package_path, page_path
+from hatch_precompile.wheel.requirement import requirement
+from hatch_precompile.wheel.shim import with_shim
+from hatch_precompile.wheel.tag import wheel_tag
+
+__all__ = ["finalize"]
+
+_FOR_A_WHEEL = {"bdist_wheel", "dist_info"}
+
+
+def finalize(dist: Distribution) -> None:
+    """Have the commands that make a wheel add the bundle; a source distribution or an editable install
+    gets none."""
+    project = Path("pyproject.toml")
+    if not project.is_file():
+        return
+    table = tomllib.loads(project.read_text("utf-8")).get("tool", {}).get("hatch-precompile")
+    if table is None:
+        return
+    for name, extend in (("build_py", _build_py), ("bdist_wheel", _bdist_wheel), ("egg_info", _egg_info)):
+        dist.cmdclass[name] = extend(dist.get_command_class(name), table)
+
+
+def _build_py(base: Any, table: dict[str, Any]) -> Any:
+    class BuildPy(base):
+        """Adds the bundle to the modules that were copied."""
+
+        def run(self) -> None:
+            # A module that an earlier build has added to must be copied again.
+            self.force = True
+            super().run()
+            if getattr(self, "editable_mode", False) or "bdist_wheel" not in self.distribution.commands:
+                return
+            root = Path(self.build_lib)
+            files = [Path(file).relative_to(root).as_posix() for file in self.get_outputs(False)]
+            try:
+                self.distribution.precompiled_tag, self.distribution.precompiled_page = _add_bundle(
+                    root, files, table
+                )
+            except (BuildError, OSError) as error:
+                emit_failure(error)
+                raise SetupError(f"precompile: {error}") from None
+
+    return BuildPy
+
+
+def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> tuple[str, str | None]:
+    """Build, and put the bundle and the line in `__init__` below `root`. Returns the wheel's tag, and what
+    to write beside it."""
+    from hatch_precompile.build import build_bundle
+
+    packages = import_packages(files)
+    config = load(table, default_package=packages[0] if len(packages) == 1 else None, prefix=TABLE)
+    folder = package_path(config.package)
+    init = root / folder / "__init__.py"
+    if f"{folder}/__init__.py" not in files:
+        raise BuildError(
+            f"the wheel holds no {folder}/__init__.py, and a bundle is installed when that runs; "
+            f"add one, or name another package as {TABLE}.package"
+        )
+    if any(file.startswith(f"{folder}/{RUNTIME_PACKAGE}") for file in files):
+        raise BuildError(f"the project already has {folder}/{RUNTIME_PACKAGE}, the name of what is added")
+    runtime = root / folder / RUNTIME_PACKAGE
+    shutil.rmtree(runtime, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="hatch-precompile-", ignore_cleanup_errors=True) as work:
+        built = build_bundle(
+            config, source_roots=[root.resolve()], work=Path(work).resolve(), report=_say, table=TABLE
+        )
+        shutil.copytree(built.directory, runtime, ignore=shutil.ignore_patterns("__pycache__"))
+        tag = wheel_tag(built.libraries)
+    init.write_bytes(with_shim(init.read_bytes(), config.package))
+    return tag, built.page
+
+
+def _bdist_wheel(base: Any, _table: dict[str, Any]) -> Any:
+    class BdistWheel(base):
+        """Tags the wheel with what its libraries need."""
+
+        def finalize_options(self) -> None:
+            # What is in the wheel is for one platform, as if it held extension modules.
+            self.distribution.has_ext_modules = lambda: True
+            super().finalize_options()
+
+        def run(self) -> None:
+            super().run()
+            page = getattr(self.distribution, "precompiled_page", None)
+            if page is not None:
+                path = page_path(_destination(Path(self.distribution.dist_files[-1][2])))
+                path.write_text(page, "utf-8")
+                _say(f"the report of the build is {path}")
+
+        def get_tag(self) -> tuple[str, str, str]:
+            tag = getattr(self.distribution, "precompiled_tag", None)
+            return tuple(tag.split("-")) if tag else super().get_tag()
+
+    return BdistWheel
+
+
+def _destination(wheel: Path) -> Path:
+    """Where a wheel will be. For a front end setuptools makes it in a folder below, which it then removes."""
+    folder = wheel.resolve().parent
+    return (folder.parent if folder.name.startswith(".tmp-") else folder) / wheel.name
+
+
+def _egg_info(base: Any, table: dict[str, Any]) -> Any:
+    class EggInfo(base):
+        """Adds the torch that is built with to what the wheel requires."""
+
+        def run(self) -> None:
+            if _FOR_A_WHEEL & set(self.distribution.commands):
+                try:
+                    self._require_torch()
+                except BuildError as error:
+                    emit_failure(error)
+                    raise SetupError(f"precompile: {error}") from None
+            super().run()
+
+        def _require_torch(self) -> None:
+            requires = self.distribution.install_requires
+            policy = table.get("require-torch", "exact")
+            try:
+                torch = importlib.metadata.version("torch")
+            except importlib.metadata.PackageNotFoundError:
+                return  # the build itself says what is missing
+            own = requirement(torch, policy, map(str, requires))
+            if own is not None and own not in requires:
+                requires.append(own)
+
+    return EggInfo
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"precompile: {line}\n")
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""What `hatch-precompile init` proposes, from a project's sources."""

@@ -1,0 +1,1 @@
+"""Guard tree to guard function, one noun a module."""

@@ -1,0 +1,194 @@
+"""One line of a guard function for each kind of check that dynamo puts on a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
+from hatch_precompile.lower.likeness import made_by_parametrize
+from hatch_precompile.torch_internals import pytree_registry
+from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
+
+__all__ = ["require_leaf"]
+
+Write = Callable[[GuardText, GuardNode, Leaf, str], None]
+
+_MARKS = (
+    "_dynamo_dynamic_indices",
+    "_dynamo_weak_dynamic_indices",
+    "_dynamo_unbacked_indices",
+    "_dynamo_strict_unbacked_indices",
+    "_dynamo_static_indices",
+    "_dynamo_shape_ids",
+    "_dynamo_unbacked_bounds",
+    "_dynamo_dynamic_range",
+)
+_BASES = (int, float, str)
+_FIX_THE_CLASS = {
+    *("type_match_guard", "tensor_match_guard", "equals_match_guard"),
+    *("true_match_guard", "false_match_guard", "none_match_guard"),
+}
+_MARKED = "_has_dynamo_dim_marking"
+
+
+def require_leaf(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """Write the check `leaf` on the value in `variable`. Raises Unsupported for a kind it does not know."""
+    write = _LEAVES.get(leaf.kind)
+    if write is None:
+        raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
+    write(text, node, leaf, variable)
+
+
+def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    cls = type(node.value)
+    if id(cls) != leaf.args[0]:
+        raise unsupported("a type guard on something else than the value's type", node, leaf)
+    if made_by_parametrize(cls):
+        text.require(f"{text.likeness(cls, user_line(leaf))}.fits(type({variable}))", "TYPE_MATCH", leaf)
+        return
+    name = text.constant(cls, None, user_line(leaf))
+    text.require(f"type({variable}) is {name}", "TYPE_MATCH", leaf)
+
+
+def _id_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    if id(node.value) != leaf.args[0]:
+        raise unsupported("an identity guard on something else than the value", node, leaf)
+    if node.value is None or isinstance(node.value, bool):
+        text.require(f"{variable} is {node.value!r}", "ID_MATCH", leaf)
+        return
+    name = text.identity(node.value, node, user_line(leaf))
+    if name != variable:  # a module that dynamo reached by its own alias is a constant already
+        text.require(f"{variable} is {name}", "ID_MATCH", leaf)
+
+
+def _equals_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    value = leaf.args[0]
+    expected = text.constant(value, node, user_line(leaf))
+    kind = text.constant(type(value), None, user_line(leaf))
+    text.require(f"type({variable}) is {kind} and {variable} == {expected}", "EQUALS_MATCH", leaf)
+
+
+def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """`mark_dynamic` and its kin leave attributes on a tensor; nearly every tensor has none."""
+    expected, absent, dependent = leaf.args[:3]
+    wanted = {name: frozenset(value) for name, value in expected.items()}
+    absent = list(absent)
+    for name, (value, gate) in dependent.items():
+        if gate != _MARKED:
+            raise unsupported("a tensor marked unbacked", node, leaf)
+        # Torch 2.15 compares the ranges of a marked tensor. One that is marked by hand is refused here,
+        # whatever its ranges: a miss more than dynamo's, where marks are of no use.
+        absent += [name] if value is None else [name, gate]
+    known = {*_MARKS, _MARKED}
+    unknown = (set(expected) | set(absent)) - known
+    if unknown:
+        raise unsupported(f"the dimension marking {sorted(unknown)}", node, leaf)
+    allowed = text.constant({name: wanted[name] for name in sorted(wanted)}, None, "")
+    refused = text.constant(tuple(sorted(absent)), None, "")
+    text.require(
+        f"not {variable}.__dict__ or marks_agree({variable}.__dict__, {allowed}, {refused})",
+        "DIMENSION_MARKING",
+    )
+
+
+def _dict_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    present, key = leaf.args[:2]
+    name = text.constant(key, None, user_line(leaf))
+    text.require(f"{name} {'in' if present else 'not in'} {variable}", "DICT_CONTAINS", leaf)
+
+
+def _set_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    present, key = leaf.args[:2]
+    name = text.constant(key, None, user_line(leaf))
+    kind = text.constant(type(node.value), None, user_line(leaf))
+    inside = "in" if present else "not in"
+    text.require(f"type({variable}) is {kind} and {name} {inside} {variable}", "SET_CONTAINS", leaf)
+
+
+def _mapping_keys(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    keys = text.constant(list(leaf.args[0].keys()), None, user_line(leaf))
+    text.require(f"list({variable}.keys()) == {keys}", "MAPPING_KEYS", leaf)
+
+
+def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """Checks that dynamo writes as Python functions, and that only its words tell apart."""
+    for base in _BASES:
+        if isinstance(node.value, base) and leaf.text.startswith(f"{base.__name__}({node.source}) == "):
+            # A number or text of a derived class, such as torch.__version__.
+            expected = text.constant(base(node.value), node, user_line(leaf))
+            text.require(f"{base.__name__}({variable}) == {expected}", "CONSTANT_SUBCLASS_MATCH", leaf)
+            return
+    if "___check_metadata_" not in leaf.text:
+        raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
+    # A tensor subclass that wraps others: what it says of itself besides them.
+    metadata = text.constant(node.value.__tensor_flatten__()[1], node, user_line(leaf))
+    here = f"{variable}.__tensor_flatten__()[1]"
+    same = f"{here} == {metadata}"
+    if hasattr(node.value, "__metadata_guard__"):
+        same = f"type({variable}).__metadata_guard__({metadata}, {here})"
+    text.require(same, "TENSOR_SUBCLASS_METADATA_MATCH", leaf)
+
+
+def _dict_version(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """Of pytree's registry, which dynamo wants unchanged where it found a class not to be in it.
+
+    Other processes have more or fewer classes in theirs. So none of those that this tree knows may be in
+    it if it was not at the build; and from the entry's loading on nothing may change, as with dynamo.
+    """
+    if node.value is not pytree_registry():
+        raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
+    absent = [cls for cls in _known_classes(node) if cls not in node.value]
+    unchanged = text.snapshot(node.value, node, absent, user_line(leaf))
+    text.require(f"{variable} == {unchanged}", "DICT_VERSION", leaf)
+
+
+def _known_classes(node: GuardNode) -> list[type]:
+    """The classes of all values in the node's tree whose class is checked, and the classes it names."""
+    root = node
+    while root.parent is not None:
+        root = root.parent
+    found: set[type] = set()
+    pending = [root]
+    while pending:
+        current = pending.pop()
+        pending += current.children
+        kinds = {leaf.kind for leaf in current.leaves}
+        if kinds & _FIX_THE_CLASS:
+            found.add(type(current.value))
+        if "id_match_guard" in kinds and isinstance(current.value, type):
+            found.add(current.value)
+    return sorted(
+        (cls for cls in found if not made_by_parametrize(cls)),
+        key=lambda cls: (cls.__module__, cls.__qualname__),
+    )
+
+
+def _simple(template: str, kind: str) -> Write:
+    """A check that is one expression over the value and, where it has one, the leaf's argument."""
+
+    def write(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+        argument = leaf.args[0] if leaf.args and not isinstance(leaf.args[0], list) else None
+        text.require(template.format(v=variable, arg=repr(argument)), kind, leaf)
+
+    return write
+
+
+_LEAVES: dict[str, Write] = {
+    "type_match_guard": _type_match,
+    "id_match_guard": _id_match,
+    "equals_match_guard": _equals_match,
+    "dimension_marking_guard": _marking,
+    "dict_contains_guard": _dict_contains,
+    "set_contains_guard": _set_contains,
+    "mapping_keys_guard": _mapping_keys,
+    "lambda_guard": _lambda,
+    "dict_version_guard": _dict_version,
+    "dict_length_check_guard": _simple("dict.__len__({v}) == {arg}", "DICT_LENGTH"),
+    "length_check_guard": _simple("len({v}) == {arg}", "LENGTH"),
+    "true_match_guard": _simple("{v} is True", "EQUALS_MATCH"),
+    "false_match_guard": _simple("{v} is False", "EQUALS_MATCH"),
+    "none_match_guard": _simple("{v} is None", "EQUALS_MATCH"),
+    "not_none_guard": _simple("{v} is not None", "EQUALS_MATCH"),
+    "no_hasattr_guard": _simple("not hasattr({v}, {arg})", "NO_HASATTR"),
+    "float_is_nan_guard": _simple("type({v}) is float and {v} != {v}", "EQUALS_MATCH"),
+}

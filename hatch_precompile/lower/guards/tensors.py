@@ -1,0 +1,127 @@
+"""Tensor checks of a guard function: which tensors one C++ call covers, and what they must look like."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from hatch_precompile.lower.guards.text import GuardText, unsupported
+from hatch_precompile.lower.names import Namer
+from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf, Relation
+
+__all__ = ["CheckedTensor", "TensorGroup", "TensorSpec", "distinguish", "require_tensors"]
+
+# A tensor's node, dynamo's check of it, and its variable in the guard function.
+CheckedTensor = tuple[GuardNode, Leaf, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """What one tensor of a group must look like; sizes and strides hold None where they may vary."""
+
+    parameter: bool
+    type: Any  # a constant: the tensor's exact class
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    device: str
+    requires_grad: bool
+    dispatch_keys: int
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+
+    def encoded(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, spec.name) for spec in dataclasses.fields(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorGroup:
+    """Tensors checked in one call. A model has many tensors of few kinds, so each kind stands once."""
+
+    kinds: tuple[TensorSpec, ...]
+    numbers: tuple[int, ...]  # per tensor, in the order of the call: its kind
+
+    def encoded(self) -> tuple[Any, ...]:
+        return tuple(kind.encoded() for kind in self.kinds), self.numbers
+
+
+def distinguish(text: GuardText, leaf: Leaf, variable: str) -> None:
+    """Part of a tensor's check as plain Python: it costs a failing entry less than the C++ call would.
+
+    Each of them is implied by the C++ check, which is made all the same.
+    """
+    value, sizes = leaf.args[:2]
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return
+    name = "torch.Tensor" if type(value) is torch.Tensor else "torch.nn.Parameter"
+    text.add(f"if not (type({variable}) is {name}): return False")
+    text.add(f"if not ({variable}.dtype is {value.dtype}): return False")
+    text.add(f"if not ({variable}.dim() == {len(sizes)}): return False")
+    for dimension, size in enumerate(sizes):
+        if size is not None:
+            text.add(f"if not ({variable}.size({dimension}) == {size}): return False")
+
+
+def require_tensors(
+    text: GuardText, tensors: list[CheckedTensor], relations: list[Relation]
+) -> tuple[TensorGroup, ...]:
+    """Write the checks of all tensors; returns the groups, in the order of their names T0, T1, ...
+
+    TensorGuards refuses an object it meets twice. For the tensors that dynamo requires to be distinct
+    that is the check itself; others that were one object at the build are kept in groups apart.
+    """
+    distinct = {
+        id(node)
+        for relation in relations
+        if relation.kind == "no_tensor_aliasing_guard"
+        for group in relation.nodes
+        for node in group
+    }
+    groups: list[list[CheckedTensor]] = []
+    for item in tensors:
+        apart = id(item[0]) in distinct
+        for group in groups:
+            same_kind = (id(group[0][0]) in distinct) == apart
+            if same_kind and all(other.value is not item[0].value for other, _, _ in group):
+                group.append(item)
+                break
+        else:
+            groups.append([item])
+    groups.sort(key=lambda group: id(group[0][0]) not in distinct)
+    for index, group in enumerate(groups):
+        arguments = ", ".join(variable for _, _, variable in group)
+        text.require(f"T{index}.check({arguments})", "TENSOR_MATCH")
+        text.by_kind["TENSOR_MATCH"] += len(group) - 1
+    return tuple(_group([_spec(text.namer, node, leaf) for node, leaf, _ in group]) for group in groups)
+
+
+def _group(specs: list[TensorSpec]) -> TensorGroup:
+    numbers: dict[tuple[Any, ...], int] = {}
+    order = [numbers.setdefault(_plain(spec.encoded()), len(numbers)) for spec in specs]
+    return TensorGroup(tuple(specs[order.index(number)] for number in range(len(numbers))), tuple(order))
+
+
+def _plain(encoded: Any) -> Any:
+    """Something hashable, equal for equal specs: references are lists."""
+    return tuple(map(_plain, encoded)) if isinstance(encoded, (tuple, list)) else encoded
+
+
+def _spec(namer: Namer, node: GuardNode, leaf: Leaf) -> TensorSpec:
+    value, sizes, strides = leaf.args[:3]
+    if value.layout is not torch.strided:
+        raise unsupported(f"a tensor with the layout {value.layout}", node, leaf)
+    keys = next(arg for arg in leaf.args if isinstance(arg, torch._C.DispatchKeySet))
+    return TensorSpec(
+        parameter=type(value) is torch.nn.Parameter,
+        type=namer.reference(type(value)),
+        size=tuple(value.size()),
+        stride=tuple(value.stride()),
+        dtype=str(value.dtype).removeprefix("torch."),
+        device=str(value.device),
+        requires_grad=value.requires_grad,
+        dispatch_keys=keys.raw_repr(),
+        sizes=tuple(sizes),
+        strides=tuple(strides),
+    )

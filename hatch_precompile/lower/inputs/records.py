@@ -1,0 +1,414 @@
+"""What an entry rests on besides its guards, as records that the runtime compares (templates/inputs.py).
+
+Each thing that the trace took for constant becomes a record, is covered by one, or stops the build.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import inspect
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.likeness import made_by_parametrize
+from hatch_precompile.lower.names import NAME_IT, Namer, Place
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals import Call, Folded
+from hatch_precompile.torch_internals.guardtree import GuardNode
+
+__all__ = ["Inputs", "function_reference", "inputs_of"]
+
+Record = tuple[Any, ...]
+Owners = dict[CodeType, tuple[type, tuple[Any, ...]]]
+
+# How a class answers to Python itself: looked up on it without any name in the code.
+_SPECIAL_WORDS = (
+    "new init post_init call getattr getattribute setattr delattr dir len iter next reversed contains "
+    "getitem setitem delitem missing class_getitem bool eq ne lt le gt ge hash int float index complex "
+    "add radd iadd sub rsub isub mul rmul imul matmul rmatmul imatmul truediv rtruediv itruediv "
+    "floordiv rfloordiv ifloordiv mod rmod imod pow rpow ipow and rand iand or ror ior xor rxor ixor "
+    "lshift rshift neg pos abs invert round enter exit get set delete set_name instancecheck "
+    "subclasscheck subclasshook torch_function torch_dispatch tensor_flatten tensor_unflatten format "
+    "str repr bytes slots dataclass_fields copy deepcopy "
+)
+_SPECIAL = frozenset(f"__{word}__" for word in _SPECIAL_WORDS.split())
+_CALLED_MODULE = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
+# Answers that stay the same as long as a process lives.
+_STEADY = {
+    *("is_available", "get_device_properties", "promote_types", "can_cast", "get_enum", "_assert"),
+    *("_get_device_index", "_get_privateuse1_backend_name", "is_complex", "is_floating_point"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """records: compared when the entry is loaded; the rest is asked at each call as well.
+
+    environment: (name, value or None); state: functions with what they answered; called: ids of the
+    modules that are called in the trace, with their hooks
+    """
+
+    records: tuple[Record, ...] = ()
+    environment: tuple[tuple[str, str | None], ...] = ()
+    state: tuple[Call, ...] = ()
+    called: frozenset[int] = frozenset()
+
+
+def inputs_of(
+    code: CodeType,
+    traced: Sequence[CodeType],
+    folded: Folded,
+    tree: GuardNode,
+    namer: Namer,
+    resumes: Container[CodeType] = (),
+) -> Inputs:
+    """The inputs of one frame's entry.
+
+    traced: the code objects that dynamo says it traced; resumes: code that dynamo has made itself
+
+    Raises Unsupported for what was folded and could not be compared in another process.
+    """
+    for obstacle in folded.obstacles:
+        raise Unsupported(
+            f"{obstacle.construct}: another process may have another value than the one in the trace",
+            obstacle.where,
+            obstacle.advice,
+        )
+    writer = _Writer(folded, tree, namer)
+    records = [
+        *writer.functions([each for each in [code, *traced] if each not in resumes]),
+        *writer.classes(),
+        *writer.library_globals(),
+        *writer.objects(),
+        *(("environment", name, value) for name, value in sorted(folded.environment.items())),
+        *(("installed", name, found) for name, found in sorted(folded.installed.items())),
+        *map(writer.call, folded.calls),
+    ]
+    state = [call for call in folded.calls if call.state and call.function.__name__ not in _STEADY]
+    return Inputs(
+        tuple(records), tuple(sorted(folded.environment.items())), tuple(state), frozenset(folded.called)
+    )
+
+
+class _Writer:
+    def __init__(self, folded: Folded, tree: GuardNode, namer: Namer) -> None:
+        self.folded = folded
+        self.tree = tree
+        self.namer = namer
+        self.runtime = runtime("inputs")
+        self._owners: Owners | None = None
+        self._covered: set[int] = set()  # what of the objects a record has the content of
+
+    # -- functions -------------------------------------------------------------------------------
+
+    def functions(self, codes: Sequence[CodeType]) -> Iterator[Record]:
+        known: dict[tuple[str, tuple[Any, ...]], tuple[str, bool]] = {}
+        files: set[str] = set()
+        by_code = {function.__code__: function for function in self.folded.functions}
+        everything = dict.fromkeys([*codes, *by_code, *self.folded.helpers])
+        for code in everything:
+            function = by_code.get(code)
+            place = self._place(code, function)
+            if place is None:
+                if self._is_covered(code, everything):
+                    continue
+                place = self._owned(code)
+                if place is None and (module := _module_of(code)) is not None:
+                    files.add(module)
+                    continue
+                if place is None:
+                    raise Unsupported(
+                        f"the code of {code.co_qualname} is in the trace and has no name that another "
+                        "process could find it by, to see whether it is still the same",
+                        f"{code.co_filename}:{code.co_firstlineno}",
+                        NAME_IT,
+                    )
+            cells = function is not None and not self.folded.functions[function]
+            found = runtime("references").resolve(*place)
+            known[place] = (self.runtime.function_mark(found, cells), cells)
+        for (module, steps), (text, cells) in sorted(known.items(), key=repr):
+            yield ("function", module, steps, text, cells)
+        for module in sorted(files):
+            yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+
+    def _place(self, code: CodeType, function: FunctionType | None) -> Place | None:
+        """Where the function is found: itself, or what its code alone is found by."""
+        if function is not None:
+            try:
+                _, module, steps, _ = self.namer.reference(function)
+                return module, tuple(steps)
+            except Unsupported:
+                pass
+        try:
+            module, steps, _ = function_reference(self.namer, code)
+            return module, tuple(steps)
+        except Unsupported:
+            return _fake_of_operator(code)
+
+    def _owned(self, code: CodeType) -> Place | None:
+        """Below the class that holds the function: what `dataclasses` and decorators make has no name."""
+        if self._owners is None:
+            self._owners = _functions_of_classes()
+        cls, way = self._owners.get(code, (object, ()))
+        try:
+            _, module, steps, _ = self.namer.reference(cls)
+        except Unsupported:
+            return None
+        return (module, (*steps, *way)) if way else None
+
+    def _is_covered(self, code: CodeType, everything: Iterable[CodeType]) -> bool:
+        """Whether something else says when the code has changed."""
+        if _is_torch(code.co_filename) or _is_python(code.co_filename):
+            return True  # of torch and Python without a name: they are the versions that they were
+        if any(_contains(other, code) for other in everything if other is not code):
+            return True
+        return id(code) in self._guarded_codes()
+
+    def _guarded_codes(self) -> set[int]:
+        """Code that guards compare by identity, under a name that they found."""
+        found: set[int] = set()
+        for node in _nodes(self.tree):
+            if any(leaf.kind == "id_match_guard" for leaf in node.leaves):
+                value = node.value.__code__ if type(node.value) is FunctionType else node.value
+                found.add(id(value))
+        return found
+
+    # -- classes ---------------------------------------------------------------------------------
+
+    def classes(self) -> Iterator[Record]:
+        names = self._names()
+        taken = set(map(self.runtime.type_name, self._taking_part()))
+        bases: dict[tuple[str, Any], int] = {}
+        rows = []
+        for cls in self._taking_part():
+            try:
+                _, module, steps, _ = self.namer.reference(cls)
+            except Unsupported:
+                if self._needs_no_row(cls):
+                    continue
+                raise Unsupported(
+                    f"the class {cls.__qualname__} takes part in the trace and has no name that another "
+                    "process could find it by",
+                    _defined_at(cls),
+                    NAME_IT,
+                ) from None
+            numbers = []
+            for base in filter(self.runtime.is_described, cls.__mro__):
+                name = self.runtime.type_name(base)
+                has = self.runtime.described(base, names)
+                if has or name in taken:
+                    numbers.append(bases.setdefault((name, has), len(bases)))
+                    self._covered.update(id(vars(base)[key]) for key, _ in has)
+                    self._covered.update(map(id, _fields(base)))
+            rows.append((module, tuple(steps), tuple(numbers)))
+        if rows:
+            rows.sort(key=repr)
+            classes = [runtime("references").resolve(module, steps) for module, steps, _ in rows]
+            registered = self.runtime.registered(dict(enumerate(classes)))
+            yield ("classes", tuple(sorted(names)), tuple(bases), tuple(rows), registered)
+
+    def _names(self) -> frozenset[str]:
+        found = set(self.folded.attributes)
+        for function in self.folded.functions:
+            found.update(function.__code__.co_names)
+        if self.folded.called:
+            found |= _CALLED_MODULE
+        return frozenset(found | _SPECIAL)
+
+    def _taking_part(self) -> list[type]:
+        """The classes of the trace and of its guards, and their own classes."""
+        found = dict.fromkeys([torch.Tensor, *self.folded.classes])
+        for node in _nodes(self.tree):
+            if node.leaves:
+                found[type(node.value)] = None
+                if isinstance(node.value, type):
+                    found[node.value] = None
+        for cls in list(found):
+            found[type(cls)] = None
+        kept = [cls for cls in found if self.runtime.is_described(cls) and not _is_compilers(cls)]
+        return sorted(kept, key=lambda cls: (cls.__module__, cls.__qualname__))
+
+    def _needs_no_row(self, cls: type) -> bool:
+        if made_by_parametrize(cls):
+            return True  # known by its parts, each time it is met
+        module = sys.modules.get(cls.__module__)
+        file = getattr(module, "__file__", None) or "<frozen>"
+        return _is_torch(file) or _is_python(file)
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def library_globals(self) -> Iterator[Record]:
+        """Dynamo puts no guard on globals of the standard library."""
+        for (module, name), where in sorted(self.folded.names.items()):
+            value = getattr(sys.modules[module], name, None)
+            if value is os.environ or isinstance(value, (FunctionType, type, type(os), type(len))):
+                continue  # the environment and functions have records of their own
+            found = self.runtime.mark(value, True)
+            opaque = found == self.runtime.type_name(type(value)) and type(value).__module__ != "typing"
+            if opaque and getattr(value, "__dict__", None):
+                raise Unsupported(
+                    f"{module}.{name}, a {type(value).__qualname__} of the standard library, is in the trace",
+                    where,
+                    "Ask for it outside of the traced code.",
+                )
+            self._covered.add(id(value))
+            yield ("global", module, name, found)
+
+    def objects(self) -> Iterator[Record]:
+        """Instances that the trace met without a guard on them."""
+        for value in self.folded.objects.values():
+            if isinstance(value, enum.Enum):
+                yield ("object", self.namer.reference(value))
+            elif id(value) in self._covered or isinstance(value, (re.Match, type, os._Environ)):
+                continue
+            elif self._needs_no_row(type(value)):
+                continue  # made of other things here, or as much a constant as its module
+            else:
+                raise Unsupported(
+                    f"an object of the class {type(value).__qualname__} is in the trace, without a guard",
+                    f"module {type(value).__module__}",
+                    "Make it an attribute of the model, or a global of the module that uses it.",
+                )
+
+    def call(self, call: Call) -> Record:
+        name = f"{call.function.__module__}.{call.function.__qualname__}"
+        try:
+            function = self.namer.constant(call.function, None, call.where)
+            args, kwargs, value = (
+                self.namer.constant(part, None, call.where) for part in (call.args, call.kwargs, call.value)
+            )
+        except Unsupported as error:
+            raise Unsupported(
+                f"{name}() was called while tracing and its answer is in the trace, but it, its arguments "
+                f"or its answer cannot be carried in a wheel ({str(error).splitlines()[0]})",
+                call.where,
+                "Let it take and return numbers and words only, or call it outside of the traced code.",
+            ) from None
+        return ("call", function, args, kwargs, value, name)
+
+
+def function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[str, Any, str]:
+    """(module, steps, fingerprint) of the function with this code: its default arguments count, too.
+
+    Of the code itself where no function with it has a name. Raises Unsupported where that has none.
+    """
+    _, module, steps, fingerprint = namer.reference(code, None, where)
+    if steps and steps[-1] == ("a", "__code__"):
+        references = runtime("references")
+        way = steps[:-1]
+        function = references.resolve(module, way)
+        if isinstance(function, MethodType):  # a class method is read bound
+            function, way = function.__func__, (*way, ("a", "__func__"))
+        if isinstance(function, FunctionType):
+            return module, way, references.fingerprint(function)
+    return module, steps, fingerprint
+
+
+def _fields(cls: type) -> list[Any]:
+    return list(vars(cls).get("__dataclass_fields__", {}).values())
+
+
+def _nodes(tree: GuardNode) -> Iterator[GuardNode]:
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        pending += node.children
+        yield node
+
+
+def _contains(code: CodeType, inner: CodeType) -> bool:
+    return any(
+        constant is inner or _contains(constant, inner)
+        for constant in code.co_consts
+        if isinstance(constant, CodeType)
+    )
+
+
+def _functions_of_classes() -> Owners:
+    """By code, the class that holds a function, and the way there."""
+    found: Owners = {}
+    pending: list[type] = [object]
+    seen: set[type] = set()
+    while pending:
+        cls = pending.pop()
+        if cls in seen:
+            continue
+        seen.add(cls)
+        pending += type.__subclasses__(cls)
+        for name, field in vars(cls).get("__dataclass_fields__", {}).items():
+            if type(field.default_factory) is FunctionType:
+                way = (("d", "__dataclass_fields__"), ("i", name), ("a", "default_factory"))
+                found.setdefault(field.default_factory.__code__, (cls, way))
+        for name, value in list(vars(cls).items()):
+            for part in _PARTS.get(type(value), ()):
+                inner = getattr(value, part) if part else value
+                if type(inner) is FunctionType:
+                    steps = (("d", name), ("a", part)) if part else (("d", name),)
+                    found.setdefault(inner.__code__, (cls, steps))
+    return found
+
+
+# Where the kinds of things that classes hold keep their functions.
+_PARTS: dict[type, tuple[str, ...]] = {
+    FunctionType: ("",),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+    functools.partialmethod: ("func",),
+}
+
+
+def _defined_at(cls: type) -> str:
+    """Where the source of a class is, as far as it has one."""
+    try:
+        _, line = inspect.getsourcelines(cls)
+        return f"{inspect.getsourcefile(cls)}:{line}"
+    except (OSError, TypeError):
+        return f"module {cls.__module__}"
+
+
+def _module_of(code: CodeType) -> str | None:
+    """The module whose own code made a function that nothing names, such as a lambda given to a registry."""
+    if "<locals>" in code.co_qualname:
+        return None
+    for name, module in sorted(sys.modules.items()):
+        if name != "__main__" and getattr(module, "__file__", None) == code.co_filename:
+            return name
+    return None
+
+
+def _fake_of_operator(code: CodeType) -> Place | None:
+    """A custom operator's function for shapes, which is often called `_`: torch keeps it by the operator."""
+    from torch._library.simple_registry import singleton
+
+    for name, entry in singleton._data.items():
+        kernel = entry.fake_impl.kernel
+        if kernel is not None and getattr(kernel.func, "__code__", None) is code:
+            steps = [("a", "singleton"), ("a", "_data"), ("i", name), ("a", "fake_impl"), ("a", "kernel")]
+            return "torch._library.simple_registry", (*steps, ("a", "func"))
+    return None
+
+
+def _is_compilers(cls: type) -> bool:
+    return cls.__module__.startswith(("torch._dynamo", "torch._inductor", "hatch_precompile"))
+
+
+def _is_torch(filename: str) -> bool:
+    return filename.startswith(str(Path(torch.__file__).parent) + os.sep)
+
+
+def _is_python(filename: str) -> bool:
+    library = sysconfig.get_path("stdlib")
+    return filename.startswith(("<frozen", library + os.sep)) and "site-packages" not in filename

@@ -1,0 +1,305 @@
+"""Everything an entry depends on: the table that docs/inputs.md is made from.
+
+Guards cover what dynamo takes for variable. The rest it takes for constant, and most of that is so in one
+process only. The places where dynamo does so are watched in torch_internals/folding.py; records.py
+writes a record for each thing, and templates/inputs.py compares it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["INPUTS", "Input", "inputs_page"]
+
+_CHANGED = "tests/inputs/test_inputs.py::test_what_has_changed_before_the_first_call_is_not_served"
+_AT_CALL = "tests/inputs/test_inputs.py::test_what_may_change_between_calls_is_asked_at_each"
+_REFUSED = "tests/inputs/test_inputs.py::test_what_cannot_be_compared_stops_the_build"
+_UNUSED = "tests/inputs/test_inputs.py::test_what_the_trace_did_not_use_may_change"
+
+_LEFT_OUT = "the entry is left out, with a warning that names it"
+_MISS = "a miss"
+_STOPS = "the build stops, with the line"
+
+
+@dataclass(frozen=True)
+class Input:
+    """One kind of thing that an entry depends on.
+
+    kind: of the record in an entry, "" where it is no record; what: the thing; how: what of it is kept;
+    when: it is compared; then: what happens if it is otherwise; test: a pytest id without its parameters,
+    and `case` one of these
+    """
+
+    kind: str
+    what: str
+    how: str
+    when: str
+    then: str
+    test: str
+    case: str = ""
+
+
+INPUTS = (
+    Input(
+        "function",
+        "Code that was traced: functions, methods, properties, what a decorator wraps",
+        "bytecode, constants, names, default arguments; no file names, no line numbers",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "a decorated function",
+    ),
+    Input(
+        "function",
+        "Methods that Python generates (dataclasses, named tuples)",
+        "found in the class that has them; their defaults and free variables count",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "a frozen dataclass default",
+    ),
+    Input(
+        "function",
+        "Functions marked with torch.compiler.allow_in_graph or nonstrict_trace, custom operators' functions "
+        "for shapes, and what each of these calls",
+        "all code that ran below them while tracing, as above",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "the helper of an allowed function",
+    ),
+    Input(
+        "file",
+        "Lambdas that a module hands to a registry, such as `Library.impl`, where nothing names them",
+        "the module's whole source file",
+        "load",
+        _LEFT_OUT,
+        "tests/inputs/test_inputs.py::test_a_lambda_that_a_registry_holds_counts_with_its_file",
+    ),
+    Input(
+        "",
+        "Code that was traced and has no name",
+        "nothing",
+        "build",
+        _STOPS,
+        "tests/inputs/test_inputs.py::test_code_that_nothing_names_stops_the_build",
+    ),
+    Input(
+        "classes",
+        "How names are found on classes: those of guarded values, of objects made in the trace, enumerations",
+        "for each name that was looked up, and for special methods, which bases define it, in their order",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "an override",
+    ),
+    Input(
+        "classes",
+        "Attributes of classes that are numbers, words, constants of torch, members, patterns, tuples, "
+        "fields of dataclasses",
+        "their values, for names that were looked up",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "a class attribute",
+    ),
+    Input(
+        "classes",
+        "Methods of torch's own classes that dynamo knows and does not trace, such as `Module.__call__`",
+        "their code; for the call of modules also which function it is",
+        "load; the call of modules at each call too",
+        f"{_LEFT_OUT}; later {_MISS}",
+        _CHANGED,
+        "the call of all modules",
+    ),
+    Input(
+        "classes",
+        "Attributes and methods that the trace never looked up",
+        "nothing",
+        "never",
+        "served",
+        _UNUSED,
+        "a replaced method that is not called",
+    ),
+    Input(
+        "object",
+        "Members of enumerations and patterns of `re`",
+        "the name, and the value or text",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "a member looked up by value",
+    ),
+    Input(
+        "global",
+        "Globals of Python's standard library, on which dynamo puts no guard",
+        "their values",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "a global of the standard library",
+    ),
+    Input(
+        "",
+        "Objects of the standard library that hold other values, and all others met without a guard",
+        "nothing",
+        "build",
+        _STOPS,
+        _REFUSED,
+        "asks_the_main_thread",
+    ),
+    Input(
+        "environment",
+        'Variables of the environment: `os.environ["K"]`, `.get`, `in`, `os.getenv`',
+        "the value, or that it is not set",
+        "load and each call",
+        f"{_LEFT_OUT}; later {_MISS}",
+        _AT_CALL,
+        "a variable read by get",
+    ),
+    Input("", "The environment as a whole", "nothing", "build", _STOPS, _REFUSED, "counts_variables"),
+    Input(
+        "call",
+        "Functions about the process whose answer dynamo puts into the graph, such as "
+        "`torch.distributed.is_initialized`",
+        "the answer, as far as it is plain",
+        "load and each call; those about hardware at load only",
+        f"{_LEFT_OUT}; later {_MISS}",
+        _AT_CALL,
+        "distributed",
+    ),
+    Input(
+        "call",
+        "`importlib.metadata.version`, functions marked `can_constant_fold_through`",
+        "the answer",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "a library's version",
+    ),
+    Input(
+        "call",
+        "Functions marked with torch.compiler.assume_constant_result",
+        "the answer; they are called again",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "an assumed constant",
+    ),
+    Input(
+        "",
+        "The same, where arguments or answer are no plain values",
+        "nothing",
+        "build",
+        _STOPS,
+        _REFUSED,
+        "assumes_an_object",
+    ),
+    Input(
+        "installed",
+        "`importlib.util.find_spec`",
+        "whether it found something",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "a module that is not installed",
+    ),
+    Input(
+        "",
+        "`hash()` of anything but numbers, `id()`",
+        "nothing",
+        "build",
+        _STOPS,
+        _REFUSED,
+        "hashes_text",
+    ),
+    Input(
+        "",
+        "The order of sets of anything but numbers; `sorted()` of them and operations on sets are no matter",
+        "nothing",
+        "build",
+        _STOPS,
+        _REFUSED,
+        "loops_over_names",
+    ),
+    Input(
+        "",
+        "Hooks on modules that are called in the trace, global ones too",
+        "which functions they are",
+        "each call",
+        _MISS,
+        "tests/inputs/test_inputs.py::TestHooks::test_a_hook_is_called",
+        "BLOCK.norm-forward",
+    ),
+    Input(
+        "",
+        "Functions, operators and classes that are compared by identity, such as `torch.relu`",
+        "a name, and what kind of thing it names",
+        "load and each call",
+        f"{_LEFT_OUT}; later {_MISS}",
+        _CHANGED,
+        "another function of torch's",
+    ),
+    Input(
+        "",
+        "Arguments, attributes of objects, globals, closures, torch's state: whatever dynamo guards",
+        "dynamo's guards",
+        "each call",
+        _MISS,
+        "tests/differential/test_differential.py",
+    ),
+    Input(
+        "",
+        "torch: its own code without a name, its operators, kernels that it brings",
+        "version and source revision",
+        "import",
+        "the wheel's entries are not installed, with one warning",
+        "tests/wheel/test_unfit.py",
+    ),
+    Input(
+        "",
+        "Python: bytecode, classes that are built in",
+        "minor version and magic number; code of the standard library as other code",
+        "import",
+        "the wheel's entries are not installed, with one warning",
+        "tests/wheel/test_unfit.py",
+    ),
+    Input(
+        "",
+        "Files of the wheel",
+        "sha256",
+        "load",
+        _LEFT_OUT,
+        "tests/wheel/test_damage.py",
+    ),
+)
+
+
+_HEAD = """# What an entry depends on
+
+<!-- Made from hatch_precompile/lower/inputs/table.py by `make reference`. Change it there. -->
+
+Dynamo's guards are complete within one process. What cannot change there it takes for constant: source code,
+the environment, what a class has. A wheel's entries come into other processes, where just these things are
+otherwise. So whatever the trace took for constant is an *input* of the entry. It is recorded when the wheel
+is built and compared where the wheel runs, or the build stops and says why.
+
+Inputs are compared when an entry is *loaded*, that is by the first call that gets past its first checks. What
+may change between two calls is asked again at *each call*, among the guards.
+
+| what | what is kept of it | compared at | if it is otherwise | test |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def inputs_page() -> str:
+    """docs/inputs.md."""
+    rows = [
+        f"| {each.what} | {each.how} | {each.when} | {each.then} | `{each.test}{_case(each)}` |\n"
+        for each in INPUTS
+    ]
+    return _HEAD + "".join(rows)
+
+
+def _case(each: Input) -> str:
+    return f"[{each.case}]" if each.case else ""

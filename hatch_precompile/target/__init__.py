@@ -1,0 +1,1 @@
+"""What an entrypoint names: the target, its instance, its samples."""

@@ -1,0 +1,160 @@
+"""Finds what an entrypoint's configuration names, and calls it the way the wheel's users will."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.sample import Sample
+from hatch_precompile.torch_internals import inside_compile
+
+__all__ = [
+    "Declared",
+    "Target",
+    "find_declared",
+    "find_reference",
+    "find_target",
+    "find_targets",
+]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A resolved entrypoint.
+
+    kind: "module class", "method" or "function"; call: what a user calls, on the instance where there
+    is one; compiled: the same under torch.compile, given a backend, a function or its name.
+    """
+
+    kind: str
+    call: Callable[..., Any]
+    signature: inspect.Signature
+    compiled: Callable[[Any], Callable[..., Any]]
+
+
+def find_reference(reference: str, key: str) -> Any:
+    """The object a "pkg.mod:qual.name" names. Raises CaptureError naming the key."""
+    module_name, _, qualname = reference.partition(":")
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise CaptureError(f'{key} = "{reference}": cannot import {module_name} ({error})') from error
+    for part in qualname.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise CaptureError(f'{key} = "{reference}": {module_name} has no {qualname}') from None
+    return value
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a target names. `owner`: the class a method is looked up on; `attribute`: its name there."""
+
+    kind: str
+    value: Any
+    owner: Any = None
+    attribute: str = ""
+    bare: bool = False
+    """Of a method: a static or class method, which needs no object."""
+
+    def function(self) -> Any:
+        """The function whose frame is the target's own, or the outermost of its decorators' wrappers."""
+        value = self.value.forward if self.kind == "module class" else self.value
+        return getattr(value, "__func__", value)
+
+
+def find_declared(entrypoint: Entrypoint) -> Declared:
+    """Import the target. Raises CaptureError naming the key if it is nothing that can be compiled."""
+    module_name, _, qualname = entrypoint.target.partition(":")
+    value = find_reference(entrypoint.target, "target")
+    if isinstance(value, type):
+        if not issubclass(value, torch.nn.Module):
+            raise CaptureError(
+                f'target = "{entrypoint.target}" is a class but no torch.nn.Module; '
+                f'name one of its methods, as in "{entrypoint.target}.method"'
+            )
+        return Declared("module class", value)
+    owner_name, _, method = qualname.rpartition(".")
+    owner = find_reference(f"{module_name}:{owner_name}", "target") if owner_name else None
+    if isinstance(owner, type):
+        if method == "forward" and issubclass(owner, torch.nn.Module):
+            raise CaptureError(
+                f'target = "{entrypoint.target}": name the class, "{module_name}:{owner_name}", '
+                "so that calling the module runs the compiled code"
+            )
+        bare = isinstance(inspect.getattr_static(owner, method), (staticmethod, classmethod))
+        return Declared("method", value, owner, method, bare)
+    if not inspect.isfunction(value):
+        raise CaptureError(
+            f'target = "{entrypoint.target}" is a {type(value).__name__}; '
+            "a target is an nn.Module class, a method or a Python function"
+        )
+    if entrypoint.instance is not None:
+        raise CaptureError(f'instance is set, but the target "{entrypoint.target}" is a function')
+    return Declared("function", value)
+
+
+def find_target(entrypoint: Entrypoint, owner: Any = None) -> Target:
+    """The target as it is called: on `owner`, else on an instance made here where it needs one.
+
+    Raises CaptureError naming the key.
+    """
+    declared = find_declared(entrypoint)
+    if declared.kind == "module class":
+        instance = owner if owner is not None else _instance(entrypoint, declared.value)
+        return Target(
+            "module class",
+            instance,
+            inspect.signature(instance.forward),
+            lambda backend: torch.compile(_uncompiled(instance), backend=backend),
+        )
+    call = declared.value
+    if declared.kind == "method" and not declared.bare:
+        on = owner if owner is not None else _instance(entrypoint, declared.owner)
+        call = getattr(on, declared.attribute)
+    return Target(
+        declared.kind, call, inspect.signature(call), lambda backend: torch.compile(call, backend=backend)
+    )
+
+
+def _uncompiled(module: torch.nn.Module) -> Any:
+    """The module, or its `forward` without the torch.compile that its class has put around it."""
+    function = inside_compile(module.forward)
+    if function is None:
+        return module
+    return MethodType(function, module) if isinstance(function, FunctionType) else function
+
+
+def find_targets(entrypoint: Entrypoint, samples: Sequence[Sample]) -> list[Target]:
+    """What each sample calls: the object that the workload called, or one instance for them all."""
+    if entrypoint.workload is None:
+        return [find_target(entrypoint)] * len(samples)
+    made: dict[int, Target] = {}
+    for sample in samples:
+        if id(sample.owner) not in made:
+            made[id(sample.owner)] = find_target(entrypoint, sample.owner)
+    return [made[id(sample.owner)] for sample in samples]
+
+
+def _instance(entrypoint: Entrypoint, cls: type) -> Any:
+    factory = cls if entrypoint.instance is None else find_reference(entrypoint.instance, "instance")
+    what = f'instance = "{entrypoint.instance}"' if entrypoint.instance else f"{cls.__qualname__}()"
+    try:
+        instance = factory()
+    except Exception as error:
+        hint = "" if entrypoint.instance else '; name a callable that makes one with the key "instance"'
+        raise CaptureError(f"{what} raised {type(error).__name__}: {error}{hint}") from error
+    if not isinstance(instance, cls):
+        raise CaptureError(f"{what} returned a {type(instance).__qualname__}, not a {cls.__qualname__}")
+    if isinstance(instance, torch.nn.Module) and entrypoint.mode != "train":
+        instance.eval()
+    return instance

@@ -1,0 +1,67 @@
+"""One set of inputs of a target, copies of it, and the mode that it is called in."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["Sample", "copied", "copy_of", "mode_context"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One set of inputs. `owner`: the object a workload called, None where the build makes one."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    owner: Any = None
+
+
+class _Copying(TorchFunctionMode):
+    """Copies of tensors that are what they are copies of: inference tensors, or of a subclass.
+
+    Copied in another mode than they were made in, tensors would gain or lose what inference mode leaves
+    out of them, and guards look at that. Torch's own copy of a subclass asks for methods that one need not
+    have unless it wraps other tensors.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function is not torch.Tensor.__deepcopy__:
+            return function(*args, **kwargs or {})
+        value, memo = args
+        with torch.inference_mode(value.is_inference()):
+            if type(value) in (torch.Tensor, torch.nn.Parameter) or (
+                type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+                or type(value).__deepcopy__ is not torch.Tensor.__deepcopy__
+            ):
+                return function(*args, **kwargs or {})
+            with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+                result = copy.deepcopy(value.as_subclass(torch.Tensor), memo).as_subclass(type(value))
+                result.__dict__.update(copy.deepcopy(value.__dict__, memo))
+                return result.requires_grad_(value.requires_grad)
+
+
+def copied(sample: Sample) -> Sample:
+    """The sample with a deep copy of its arguments."""
+    args, kwargs = copy_of((sample.args, sample.kwargs))
+    return replace(sample, args=args, kwargs=kwargs)
+
+
+def copy_of(value: Any) -> Any:
+    """A deep copy in which tensors are of the kind they were of."""
+    with _Copying():
+        return copy.deepcopy(value)
+
+
+def mode_context(mode: str) -> AbstractContextManager[Any]:
+    """The grad mode an entrypoint's calls are made in."""
+    if mode == "inference":
+        return torch.inference_mode()
+    return torch.no_grad() if mode == "no_grad" else torch.enable_grad()

@@ -1,0 +1,184 @@
+"""Samples from a workload: a function that uses the target, whose calls of it are recorded.
+
+The idea is PrecompileTools.jl's.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.finding import Declared, find_declared, find_reference
+from hatch_precompile.target.sample import Sample, copied, mode_context
+
+__all__ = ["recorded_calls"]
+
+_Record = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def recorded_calls(entrypoint: Entrypoint, reference: str) -> list[Sample]:
+    """Run the workload in the entrypoint's mode; the calls of the target that it makes, in their order.
+
+    A call that the target makes of itself is part of the outer one. A call in another mode is none of
+    this entrypoint's. Raises CaptureError if no call is left, or the workload fails.
+    """
+    declared = find_declared(entrypoint)
+    what = f'workload = "{reference}"'
+    workload = find_reference(reference, "workload")
+    if not callable(workload):
+        raise CaptureError(f"{what} is a {type(workload).__name__}; a workload is a function")
+    recorder = _Recorder(entrypoint.mode, what)
+    try:
+        with _watching(declared)(recorder.call), mode_context(entrypoint.mode):
+            workload()
+    except Exception as error:
+        if recorder.failure is not None:
+            raise recorder.failure from error
+        raise CaptureError(f"{what} raised {type(error).__name__}: {error}") from error
+    if recorder.failure is not None:
+        raise recorder.failure
+    if recorder.samples:
+        return recorder.samples
+    if recorder.other_modes:
+        modes = ", ".join(sorted(f'"{mode}"' for mode in recorder.other_modes))
+        raise CaptureError(
+            f'{what} calls {entrypoint.target}, but never with mode = "{entrypoint.mode}"; '
+            f"the mode of its calls is {modes}"
+        )
+    raise CaptureError(f"{what} never calls {entrypoint.target}")
+
+
+class _Recorder:
+    def __init__(self, mode: str, what: str) -> None:
+        self.mode = mode
+        self.what = what
+        self.samples: list[Sample] = []
+        self.other_modes: set[str] = set()
+        self.failure: CaptureError | None = None
+        self._now = threading.local()
+
+    def call(
+        self, function: Callable[..., Any], owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Make a call of the target, and remember what it was given: the call may change that."""
+        if getattr(self._now, "inside", False):
+            return function(*args, **kwargs)
+        mode = _mode()
+        if mode == self.mode:
+            self._remember(owner, args, kwargs)
+        else:
+            self.other_modes.add(mode)
+        self._now.inside = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._now.inside = False
+
+    def _remember(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            sample = copied(Sample(args, kwargs, owner))
+        except Exception as error:
+            number = len(self.samples) + 1
+            # The workload may catch what is raised in it.
+            self.failure = self.failure or CaptureError(
+                f"{self.what}: the arguments of call {number} cannot be copied: {error}"
+            )
+            return
+        self.samples.append(sample)
+
+
+def _mode() -> str:
+    if torch.is_inference_mode_enabled():
+        return "inference"
+    return "train" if torch.is_grad_enabled() else "no_grad"
+
+
+def _watching(declared: Declared) -> Callable[[_Record], AbstractContextManager[None]]:
+    """What has every call of the target go through a function, while its block runs."""
+    if declared.kind == "module class":
+        return functools.partial(_watching_class, declared.value)
+    if declared.kind == "method":
+        return functools.partial(_watching_method, declared.owner, declared.attribute)
+    return functools.partial(_watching_function, declared.value)
+
+
+@contextmanager
+def _watching_class(cls: Any, record: _Record) -> Iterator[None]:
+    original = cls.__call__
+
+    def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it is one
+        if type(module) is not cls:  # a subclass has code of its own
+            return original(module, *args, **kwargs)
+        return record(functools.partial(original, module), module, args, kwargs)
+
+    with _replaced(cls, "__call__", __call__):
+        yield
+
+
+@contextmanager
+def _watching_method(cls: Any, name: str, record: _Record) -> Iterator[None]:
+    raw = inspect.getattr_static(cls, name)
+
+    def method(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        return record(raw.__get__(owner, type(owner)), owner, args, kwargs)
+
+    def class_method(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        call = raw.__get__(None, owner)
+        return record(call, None, args, kwargs) if owner is cls else call(*args, **kwargs)
+
+    def static_method(*args: Any, **kwargs: Any) -> Any:
+        return record(raw.__func__, None, args, kwargs)
+
+    wrapper: Any = method
+    if isinstance(raw, classmethod):
+        wrapper = classmethod(class_method)
+    elif isinstance(raw, staticmethod):
+        wrapper = staticmethod(static_method)
+    with _replaced(cls, name, wrapper):
+        yield
+
+
+@contextmanager
+def _replaced(cls: Any, name: str, value: Any) -> Iterator[None]:
+    inherited = object()
+    before = vars(cls).get(name, inherited)
+    setattr(cls, name, value)
+    try:
+        yield
+    finally:
+        if before is inherited:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, before)
+
+
+@contextmanager
+def _watching_function(function: Any, record: _Record) -> Iterator[None]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return record(function, None, args, kwargs)
+
+    _exchange(function, wrapper)
+    try:
+        yield
+    finally:
+        _exchange(wrapper, function)  # also in modules that the workload has imported
+
+
+def _exchange(old: Any, new: Any) -> None:
+    """Put a function in another's place, in every module that has it by a name."""
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType):
+            names = [name for name, value in list(vars(module).items()) if value is old]
+            for name in names:
+                setattr(module, name, new)

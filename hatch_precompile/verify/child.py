@@ -1,0 +1,58 @@
+"""Verification, the process: `python -m hatch_precompile.verify.child REQUEST` (see parent.py).
+
+It always ends with an outcome, whatever the author's code, or ours, does in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from hatch_precompile.errors import BuildError
+from hatch_precompile.processes import connect_to_parent
+from hatch_precompile.verify.parent import Outcome, Request
+
+__all__ = ["main"]
+
+
+def main(path: str) -> int:
+    connect_to_parent()
+    request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
+    outcome = _outcome(request)
+    # Where something cannot be written as JSON, as a name of a file that is no UTF-8, that is shown in ASCII.
+    try:
+        written = msgspec.json.encode(outcome)
+    except UnicodeEncodeError:
+        written = msgspec.json.encode(Outcome(ascii(outcome.error or outcome.results), []))
+    try:
+        Path(request.outcome).write_bytes(written)
+    except OSError as error:
+        sys.stdout.write(f"cannot write a file: {error}\n")
+        return 1
+    return 0
+
+
+def _outcome(request: Request) -> Outcome:
+    try:
+        # Whatever torch is, or is not, is found out here.
+        from hatch_precompile.verify.samples import run
+
+        return Outcome("", run(request))
+    except BuildError as error:
+        return Outcome(str(error), [])
+    except BaseException as error:  # SystemExit of the author's code, too; an interrupt ends the parent
+        return Outcome(_unforeseen(error), [])
+
+
+def _unforeseen(error: BaseException) -> str:
+    """An error that nobody has words for, with the line it comes from."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"its samples cannot be run: {text} ({last.filename}:{last.lineno} in {last.name})"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,124 @@
+"""Verification: every sample runs from the finished bundle in a clean process.
+
+The process (child.py) has no compiler, no home, an empty PATH; while a sample runs, starting a
+process, writing a file or opening a connection fails.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import VerifyError
+from hatch_precompile.events import Event, printed, received
+from hatch_precompile.processes import run_module
+
+__all__ = ["Outcome", "Request", "SampleResult", "run_samples", "verify"]
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One entrypoint to verify; `package` must be importable with its bundle.
+
+    outcome: a file to write; variant: whose libraries run, or empty for the one this machine chooses
+    """
+
+    entrypoint: Entrypoint
+    package: str
+    outcome: str
+    variant: str
+
+
+class SampleResult(msgspec.Struct, frozen=True):
+    """What one sample did.
+
+    hit: whether an entry served it; seconds: its first call from the bundle, None if that raised;
+    difference: the largest absolute one from eager, None where it was not compared by values; problem: why
+    it does not pass, or empty.
+    """
+
+    sample: int
+    hit: bool
+    seconds: float | None
+    difference: float | None
+    problem: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the process found. `error`: why no sample could be run, or empty."""
+
+    error: str
+    results: list[SampleResult]
+
+
+def verify(
+    entrypoint: Entrypoint,
+    package: str,
+    *,
+    paths: Sequence[Path],
+    work: Path,
+    timeout: float,
+    on_event: Callable[[Event], None],
+    variant: str = "",
+) -> None:
+    """Raise VerifyError unless every sample hits and agrees with eager (torch.testing's tolerances)."""
+    for result in run_samples(
+        entrypoint, package, paths=paths, work=work, timeout=timeout, on_event=on_event, variant=variant
+    ):
+        if result.problem:
+            raise VerifyError(f"entrypoint {entrypoint.name}: {result.problem}")
+
+
+def run_samples(
+    entrypoint: Entrypoint,
+    package: str,
+    *,
+    paths: Sequence[Path],
+    work: Path,
+    timeout: float,
+    on_event: Callable[[Event], None],
+    variant: str = "",
+) -> list[SampleResult]:
+    """What each sample did in a clean process. Raises VerifyError where none could be run.
+
+    paths: where the package with its bundle is found, and then the samples; work: a directory to make;
+    variant: whose libraries run, where it is not for this machine to choose.
+    """
+    empty = work / "empty"
+    empty.mkdir(parents=True)
+    request = work / "request.json"
+    outcome = work / "outcome.json"
+    request.write_bytes(msgspec.json.encode(Request(entrypoint, package, str(outcome), variant)))
+    heard: deque[Event] = deque(maxlen=60)
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        on_event(event)
+
+    finished = run_module(
+        "hatch_precompile.verify.child",
+        [str(request)],
+        paths=paths,
+        environment={
+            "PATH": str(empty),
+            "CXX": str(empty / "no-compiler"),
+            "HATCH_PRECOMPILE": "strict",
+        },
+        inherit=False,
+        quiet_limit=timeout,
+        on_line=lambda line: hear(printed(line)),
+        on_message=lambda message: hear(received(message)),
+    )
+    if finished.returncode == 0 and outcome.exists():
+        found = msgspec.json.decode(outcome.read_bytes(), type=Outcome)
+        if found.error:
+            raise VerifyError(f"entrypoint {entrypoint.name}: {found.error}")
+        return found.results
+    ending = f"was silent for {timeout:.0f} s" if finished.timed_out else finished.ending()
+    said = [event.text for event in heard if event.text]
+    raise VerifyError(
+        f"entrypoint {entrypoint.name}: the verifying process {ending}:\n" + "\n".join(said[-20:])
+    )

@@ -1,0 +1,344 @@
+"""The samples of one entrypoint, run in this process: first from the bundle, then without it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from hatch_precompile.errors import VerifyError
+from hatch_precompile.events import Event, send
+from hatch_precompile.target.finding import Target, find_targets
+from hatch_precompile.target.sample import Sample, copied, copy_of, mode_context
+from hatch_precompile.target.sampling import samples_of
+from hatch_precompile.verify.agreement import Agreement, compare, run_backward
+from hatch_precompile.verify.parent import Request, SampleResult
+
+__all__ = ["run"]
+
+_FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "socket.connect"}
+
+# A model may change itself when it is called, so that only its first call is served.
+_TURNS = ("", " (called a second time)", " (called a third time)")
+
+
+_CHANGED = (
+    "\n  It was served before, so the call changes what is called. Let `instance`, or the samples before "
+    "this one, bring it to where it stays as it is."
+)
+
+
+def run(request: Request) -> list[SampleResult]:
+    """What each sample did. Raises VerifyError, or any BuildError, where none can be run."""
+    return _Verification(request).run()
+
+
+class _Verification:
+    """The samples of one entrypoint, in this process: first from the bundle, then without it."""
+
+    def __init__(self, request: Request) -> None:
+        self.entrypoint = request.entrypoint
+        self.noted: set[str] = set()
+        self.mode = request.entrypoint.mode
+        # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
+        self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
+        try:
+            self.runtime = importlib.import_module(f"{request.package}._precompiled")
+            installation: Any = importlib.import_module(f"{request.package}._precompiled.installation")
+        except Exception as error:
+            raise VerifyError(
+                f"{request.package} cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        self.miss: type[Exception] = installation.PrecompileError
+        self.variant = request.variant or None
+
+    def run(self) -> list[SampleResult]:
+        _seed()
+        samples = list(samples_of(self.entrypoint))
+        results = self._from_the_bundle(samples)
+        self.runtime.uninstall()
+        os.environ["HATCH_PRECOMPILE"] = "off"
+        _seed()
+        targets = self._targets_again(samples)
+        return [
+            result if result.problem else self._beside_eager(target, sample, result, answers, len(samples))
+            for target, sample, (result, answers) in zip(targets, samples, results, strict=True)
+        ]
+
+    def _targets_again(self, samples: list[Sample]) -> list[Target]:
+        """What the samples call, made anew: the first calls may have changed it."""
+        if self.entrypoint.workload is None:
+            return find_targets(self.entrypoint, samples)
+        again = list(samples_of(self.entrypoint))
+        if len(again) != len(samples):
+            raise VerifyError(
+                f'workload = "{self.entrypoint.workload}" makes {len(samples)} calls the first time and '
+                f"{len(again)} the second; it must make the same ones each time"
+            )
+        return find_targets(self.entrypoint, again)
+
+    def _from_the_bundle(self, samples: list[Sample]) -> list[tuple[SampleResult, list[dict[str, Any]]]]:
+        """What each sample did, and its answers."""
+        os.environ["HATCH_PRECOMPILE"] = self.strict
+        try:
+            self.runtime.install(self.variant)
+            _seed()
+            targets = find_targets(self.entrypoint, samples)
+        except self.miss as error:  # what is a warning elsewhere
+            raise VerifyError(str(error)) from error
+        sys.addaudithook(_refuse_side_effects)
+        results = [
+            self._call(target, sample, number, len(samples))
+            for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1)
+        ]
+        if not any(result.problem for result, _ in results):
+            self._require_all_used()
+        return results
+
+    def _require_all_used(self) -> None:
+        """A function that runs eagerly because nobody asks its entries is no miss, so nothing else tells."""
+        hits: dict[str, int] = {}
+        for entry in self._status()["by_entry"]:
+            hits[entry["function"]] = hits.get(entry["function"], 0) + entry["hits"]
+        unused = [function for function, number in hits.items() if not number]
+        if unused:
+            raise VerifyError(f"what was compiled of {', '.join(unused)} is not used by any sample")
+
+    def _call(
+        self, target: Target, sample: Sample, number: int, total: int
+    ) -> tuple[SampleResult, list[dict[str, Any]]]:
+        """Call it in each turn, and no further than the first that is not as it must be. An answer that is
+        the first one again is that."""
+        call = target.call
+        if self.entrypoint.activate == "compile":
+            call = _without_compiling(target.compiled)
+        send(Event(step="sample", sample=number, samples=total))
+        result = SampleResult(number, False, None, None, "")
+        answers: list[dict[str, Any]] = []
+        for turn in _TURNS:
+            answer, seconds, problem = self._served(call, target, sample, f"sample {number}/{total}{turn}")
+            result = replace(
+                result,
+                hit=answer is not None and not problem,
+                seconds=result.seconds if answers else seconds,
+                problem=problem + (_CHANGED if turn and problem else ""),
+            )
+            if problem or answer is None:
+                break
+            answers.append(answers[0] if answers and _is_the_same(answer, answers[0]) else answer)
+        return result, answers
+
+    def _served(
+        self, call: Callable[..., Any], target: Target, sample: Sample, label: str
+    ) -> tuple[dict[str, Any] | None, float | None, str]:
+        """The answer of a call from the bundle, its seconds, and why it does not pass."""
+        hits = self._hits()
+        try:
+            with _guarded_from_side_effects():
+                answer, seconds = _run(call, sample, self.mode)
+        except self.miss as error:
+            return None, None, _not_served(label, str(error))
+        except Exception as error:
+            return None, None, f"{label} from the bundle raised {type(error).__name__}: {error}"
+        if self._hits() > hits:
+            return answer, seconds, ""
+        return answer, seconds, _not_served(label, self._why(target, sample))
+
+    def _beside_eager(
+        self, target: Target, sample: Sample, result: SampleResult, answers: list[dict[str, Any]], total: int
+    ) -> SampleResult:
+        """The result with how far its answers are from eager code's."""
+        label = f"sample {result.sample}/{total}"
+        before = _before(target.call)
+        found = Agreement()
+        drawn: bool | None = None
+        for turn, answer in zip(_TURNS, answers, strict=True):
+            try:
+                with _eagerly():
+                    expected, _ = _run(target.call, sample, self.mode)
+            except Exception as error:
+                problem = f"{label}{turn} raised {type(error).__name__} where it runs eagerly: {error}"
+                return replace(result, problem=problem)
+            try:
+                try:
+                    agreed = compare(answer, expected, label + turn)
+                except VerifyError:
+                    # Compiled code draws other random numbers than eager code, as under torch.compile.
+                    if drawn is None:
+                        drawn = before is not None and _is_random(before, sample, self.mode)
+                    if not drawn:
+                        raise
+                    agreed = compare(answer, expected, label + turn, values=False)
+            except VerifyError as error:
+                return replace(result, problem=str(error))
+            found = Agreement(max(found.largest, agreed.largest), [*found.notes, *agreed.notes])
+        for note in dict.fromkeys(found.notes):
+            self._note(label, note)
+        difference = None if drawn else found.largest
+        said = f"largest difference from eager {found.largest:.1e}"
+        if drawn:
+            said = "it draws random numbers, so only kinds, shapes and dtypes were compared with eager"
+        send(
+            Event(
+                step="sample-end",
+                text=f"{label}: hit; {said}" if drawn else f"{label}: hit, {said}",
+                sample=result.sample,
+                samples=total,
+                difference=difference,
+                seconds=result.seconds,
+            )
+        )
+        return replace(result, difference=difference)
+
+    def _note(self, label: str, text: str) -> None:
+        """Said of the first sample of which it is true."""
+        if text not in self.noted:
+            self.noted.add(text)
+            send(Event(step="note", text=f"{label}: {text}"))
+
+    def _status(self) -> Any:
+        return self.runtime.status()["entrypoints"][self.entrypoint.name]
+
+    def _hits(self) -> int:
+        status = self._status()
+        if status["skipped"]:  # perhaps the target itself: any function's
+            return sum(entry["hits"] for entry in status["by_entry"])
+        return int(status["hits"])
+
+    def _why(self, target: Target, sample: Sample) -> str:
+        left_out = self._status()["left_out"]
+        if left_out:
+            return "; ".join(left_out)
+        if target.kind == "module class":
+            try:
+                reports = self.runtime.explain(
+                    self.entrypoint.name, target.call, *sample.args, **sample.kwargs
+                )
+            except KeyError as error:
+                return str(error.args[0])
+            except Exception as error:  # the miss is the news; why it cannot be explained comes with it
+                return f"no entry's guards accept it ({type(error).__name__}: {error})"
+            return "; ".join(report["reason"] for report in reports)
+        return "no entry's guards accept it"
+
+
+def _run(call: Callable[..., Any], sample: Sample, mode: str) -> tuple[dict[str, Any], float]:
+    """One call on copies of a sample: its output, the inputs as it left them, and in training the
+    gradients of its parameters; and the seconds it took."""
+    given = copied(sample)
+    args, kwargs = given.args, given.kwargs
+    _seed()
+    with mode_context(mode):
+        started = time.perf_counter()
+        result: dict[str, Any] = {"output": call(*args, **kwargs), "inputs": (args, kwargs)}
+        if mode == "train":
+            run_backward(result["output"])
+        seconds = time.perf_counter() - started
+    if mode == "train" and isinstance(call, torch.nn.Module):
+        result["gradients"] = {
+            name: p.grad.clone() for name, p in call.named_parameters() if p.grad is not None
+        }
+        call.zero_grad(set_to_none=True)
+    return result, round(seconds, 6)
+
+
+def _eagerly() -> AbstractContextManager[Any]:
+    """For what the package itself has under `torch.compile`: there is no compiler here."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+
+
+def _before(call: Any) -> Any:
+    """What is called, as it is now; None for a module that cannot be copied. A difference then counts."""
+    if not isinstance(call, torch.nn.Module):
+        return call
+    try:
+        return copy_of(call)
+    except Exception:
+        return None
+
+
+def _is_random(call: Callable[..., Any], sample: Any, mode: str) -> bool:
+    """Whether the eager call gives another answer with another seed."""
+    global _seed_value
+    try:
+        # Each on a copy: what is called may change when it is.
+        with _eagerly():
+            first, _ = _run(_before(call), sample, mode)
+            _seed_value += 1
+            second, _ = _run(call, sample, mode)
+        compare(first, second, "")
+    except VerifyError:
+        return True
+    except Exception:  # then nothing excuses the difference
+        return False
+    finally:
+        _seed_value = 0
+    return False
+
+
+def _is_the_same(answer: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether nothing of it is different, or unknown."""
+    try:
+        return compare(answer, other, "") == Agreement()
+    except VerifyError:
+        return False
+
+
+def _without_compiling(compiled: Callable[[Any], Callable[..., Any]]) -> Callable[..., Any]:
+    def refuse(gm: Any, inputs: Any) -> Any:
+        raise VerifyError("a graph was compiled, so some frame was not served by an entry")
+
+    return compiled(refuse)
+
+
+_seed_value = 0
+
+
+def _seed() -> None:
+    torch.manual_seed(_seed_value)
+    random.seed(_seed_value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(_seed_value)
+
+
+_armed = False
+
+
+class _guarded_from_side_effects:  # noqa: N801 - reads as a statement where it is used
+    def __enter__(self) -> None:
+        global _armed
+        _armed = True
+
+    def __exit__(self, *_: object) -> None:
+        global _armed
+        _armed = False
+
+
+def _not_served(label: str, why: str) -> str:
+    advice = ""
+    if re.search(r"\b___stack\d+ ", why):
+        advice = (
+            ". ___stack is what a call gave that torch.compile does not look into, such as one of the clock "
+            "or of random, and it was another value at the build. Make that call outside of the target and "
+            "pass what it gives; dynamic-numbers says which numbers may be any"
+        )
+    return f"{label} is not served by any entry: {why}{advice}"
+
+
+def _refuse_side_effects(event: str, args: tuple[Any, ...]) -> None:
+    if not _armed:
+        return
+    if event in _FORBIDDEN:
+        raise VerifyError(f"the compiled call tried {event}")
+    if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
+        raise VerifyError(f"the compiled call tried to write {args[0]}")

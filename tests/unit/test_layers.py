@@ -1,0 +1,111 @@
+"""Data flows one way: which room may import which is their order, read from the imports themselves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+PACKAGE = REPOSITORY / "hatch_precompile"
+
+# From the ground up. A room imports those before it, and modules of its own.
+ROOMS = [
+    *("errors", "units", "runtime", "processes", "events", "records", "config"),
+    *("torch_internals", "target", "lower", "capture", "bundle", "wheel", "verify", "bench"),
+    *("report", "build", "frontends", "init", "cli", "reference"),
+]
+
+
+def imported(file: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of each import of the package's own modules, wherever in the file it stands."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.startswith("hatch_precompile."):
+                yield node.lineno, name.removeprefix("hatch_precompile.")
+
+
+def room_of(name: str) -> str:
+    return name.partition(".")[0].removesuffix(".py")
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def test_every_module_is_in_a_room() -> None:
+    found = {room_of(file.relative_to(PACKAGE).parts[0]) for file in sources()} - {"__init__"}
+    assert found == set(ROOMS)
+
+
+@pytest.mark.parametrize("file", sources(), ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_no_room_imports_one_above_it(file: Path) -> None:
+    own = room_of(file.relative_to(PACKAGE).parts[0])
+    if own == "__init__":
+        return
+    upward = [
+        f"{file.name}:{line} imports {name}"
+        for line, name in imported(file)
+        if room_of(name) in ROOMS and ROOMS.index(room_of(name)) > ROOMS.index(own)
+    ]
+    assert upward == []
+
+
+def module_name(file: Path) -> str:
+    name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """But for types: what stands under TYPE_CHECKING is for readers and mypy."""
+    files = {module_name(file): file for file in sources()}
+    edges: dict[str, set[str]] = {}
+    for name, file in files.items():
+        lines = _for_types(file)
+        edges[name] = {
+            known
+            for line, full in imported(file)
+            if line not in lines
+            and (known := full if full in files else full.rpartition(".")[0]) in files
+            and known != name
+        }
+    assert _circle(edges) == []
+
+
+def _for_types(file: Path) -> set[int]:
+    """The lines under `if TYPE_CHECKING:`."""
+    found: set[int] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return found
+
+
+def _circle(edges: dict[str, set[str]]) -> list[str]:
+    done: set[str] = set()
+
+    def visit(name: str, way: list[str]) -> list[str]:
+        if name in way:
+            return [*way[way.index(name) :], name]
+        if name in done:
+            return []
+        for other in sorted(edges[name]):
+            if found := visit(other, [*way, name]):
+                return found
+        done.add(name)
+        return []
+
+    for name in sorted(edges):
+        if found := visit(name, []):
+            return found
+    return []
