@@ -23,6 +23,7 @@ from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit, printed, received
 from hatch_precompile.processes import in_parallel, reason_left, run_module, stopping_children
 from hatch_precompile.records import Part
+from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.verify.parent import verify
 from hatch_precompile.wheel.shim import with_shim
 
@@ -90,7 +91,7 @@ def _build(
     variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities(), table)
     _lay_out_package(config.package, source_roots, work / "site")
     parts = _capture_all(config, source_roots, work, report)
-    directory = work / "site" / Path(*config.package.split(".")) / "_precompiled"
+    directory = work / "site" / Path(*config.package.split(".")) / RUNTIME_PACKAGE
     write_runtime(directory)
     libraries = write_bundle(directory / "bundle", parts, variants)
     if config.verify:
@@ -244,7 +245,7 @@ def _lay_out_package(package: str, source_roots: list[Path], site: Path) -> None
     destination = site / relative
     destination.mkdir(parents=True)
     for child in source.iterdir():
-        if child.name not in ("__init__.py", "__pycache__", "_precompiled"):
+        if child.name not in ("__init__.py", "__pycache__", RUNTIME_PACKAGE):
             (destination / child.name).symlink_to(child.resolve())
     text = (source / "__init__.py").read_bytes()
     (destination / "__init__.py").write_bytes(with_shim(text, package))

@@ -12,7 +12,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["runtime", "runtime_directory"]
+__all__ = ["RUNTIME_PACKAGE", "runtime", "runtime_directory"]
+
+RUNTIME_PACKAGE = "_precompiled"
+"""The name of the runtime inside the package that carries it."""
 
 _NAME = "hatch_precompile_runtime"
 

@@ -16,6 +16,7 @@ import msgspec
 from hatch_precompile.bench.parent import FIRST_OUTPUT, Request, Run
 from hatch_precompile.errors import BuildError
 from hatch_precompile.processes import connect_to_parent, tell
+from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.target.finding import find_targets
 from hatch_precompile.target.sample import mode_context
 from hatch_precompile.target.sampling import samples_of
@@ -46,7 +47,7 @@ def _measure(request: Request) -> Run:
     entrypoint = request.entrypoint
     # Whatever the way, what makes the sample runs without compiled code.
     os.environ["HATCH_PRECOMPILE"] = "off"
-    runtime = importlib.import_module(f"{request.package}._precompiled")
+    runtime = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
     sample = next(iter(samples_of(entrypoint)))
     if request.way == "wheel":
         del os.environ["HATCH_PRECOMPILE"]

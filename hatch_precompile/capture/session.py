@@ -37,7 +37,7 @@ from hatch_precompile.records import (
     ResumeRecord,
     SkippedFrame,
 )
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
 from hatch_precompile.target.dynamic import mark_dynamic
 from hatch_precompile.target.finding import Declared, Target, find_declared, find_targets
 from hatch_precompile.target.sample import Sample, copied, mode_context
@@ -105,7 +105,7 @@ class _Session:
         self.failure: BuildError | None = None
         self.skipped: dict[CodeType, SkippedFrame] = {}
         # Here it is the runtime's module itself, in the target process the wheel's copy of it.
-        self.operators = f"{package}._precompiled.torch_private"
+        self.operators = f"{package}.{RUNTIME_PACKAGE}.torch_private"
         sys.modules[self.operators] = runtime("torch_private")
         # The prefix of the names put into other modules' globals: ours alone, and the same in every build.
         owner = f"{package} {entrypoint.name}"

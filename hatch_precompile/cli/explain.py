@@ -33,7 +33,7 @@ def explain(entrypoint: str, inputs: str, mode: str, as_json: bool) -> None:
     Imports the installed package and runs the function that gives the inputs, but not the model. Exits
     with 1 if no entry would serve the call.
     """
-    from hatch_precompile.cli.explain_child import ExplainError, explain_call
+    from hatch_precompile.cli.explain_call import ExplainError, explain_call
 
     try:
         reports = explain_call(entrypoint, inputs, mode)

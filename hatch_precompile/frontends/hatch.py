@@ -16,11 +16,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.builders.wheel import WheelBuilderConfig
 from hatchling.plugin import hookimpl
 
-from hatch_precompile.bundle.format import RUNTIME_PACKAGE
-from hatch_precompile.config import load
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import emit_failure
-from hatch_precompile.wheel.contents import import_packages, package_path, page_path, source_roots
+from hatch_precompile.frontends.common import configuration
+from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.wheel.contents import package_path, page_path, source_roots
 from hatch_precompile.wheel.requirement import requirement
 from hatch_precompile.wheel.shim import with_shim
 from hatch_precompile.wheel.tag import wheel_tag
@@ -70,12 +70,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
 
     def _add_bundle(self, build_data: dict[str, Any]) -> None:
         files = self._files(build_data)
-        packages = import_packages(files)
-        config = load(
-            self.config,
-            default_package=packages[0] if len(packages) == 1 else None,
-            prefix=self._table_name(),
-        )
+        config = configuration(self.config, files, self._table_name())
         init = self._init_file(config.package, files)
         work = self._make_work()
         (work / "source").mkdir()
@@ -112,18 +107,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
     def _init_file(self, package: str, files: dict[str, Path]) -> Path:
         """The file that becomes the package's `__init__.py`."""
         folder = package_path(package)
-        runtime = folder / RUNTIME_PACKAGE
-        if f"{runtime}.py" in files or any(file.startswith(f"{runtime}/") for file in files):
-            raise BuildError(
-                f"the project already has {runtime}, the name of what is added to the wheel; "
-                "remove it, or rename it if it is your own"
-            )
-        init = files.get(f"{folder}/__init__.py")
-        if init is None:
-            raise BuildError(
-                f"the wheel holds no {folder}/__init__.py, and a bundle is installed when that runs; "
-                f"add one, or name another package as {self._table_name()}.package"
-            )
+        init = files[f"{folder}/__init__.py"]
         if str(init) in self.build_config.force_include:
             raise BuildError(
                 f"{init} is force-included as {folder}/__init__.py, and a line has to be added to that; "

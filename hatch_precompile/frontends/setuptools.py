@@ -17,12 +17,12 @@ from typing import Any
 from setuptools import Distribution
 from setuptools.errors import SetupError
 
-from hatch_precompile.bundle.format import RUNTIME_PACKAGE
-from hatch_precompile.config import load
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import emit_failure
+from hatch_precompile.frontends.common import configuration
 from hatch_precompile.frontends.project import SETUPTOOLS_TABLE as TABLE
-from hatch_precompile.wheel.contents import import_packages, package_path, page_path
+from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.wheel.contents import package_path, page_path
 from hatch_precompile.wheel.requirement import requirement
 from hatch_precompile.wheel.shim import with_shim
 from hatch_precompile.wheel.tag import wheel_tag
@@ -73,17 +73,9 @@ def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> tuple[st
     to write beside it."""
     from hatch_precompile.build import build_bundle
 
-    packages = import_packages(files)
-    config = load(table, default_package=packages[0] if len(packages) == 1 else None, prefix=TABLE)
+    config = configuration(table, files, TABLE)
     folder = package_path(config.package)
     init = root / folder / "__init__.py"
-    if f"{folder}/__init__.py" not in files:
-        raise BuildError(
-            f"the wheel holds no {folder}/__init__.py, and a bundle is installed when that runs; "
-            f"add one, or name another package as {TABLE}.package"
-        )
-    if any(file.startswith(f"{folder}/{RUNTIME_PACKAGE}") for file in files):
-        raise BuildError(f"the project already has {folder}/{RUNTIME_PACKAGE}, the name of what is added")
     runtime = root / folder / RUNTIME_PACKAGE
     shutil.rmtree(runtime, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="hatch-precompile-", ignore_cleanup_errors=True) as work:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hatch_precompile.runtime import RUNTIME_PACKAGE
+
 __all__ = ["ModelClass", "Source", "find_models", "read_sources"]
 
 # Bases from other packages that are modules. Any class of torch.nn is one, too.
@@ -55,7 +57,7 @@ def read_sources(packages: Iterable[Path]) -> tuple[dict[str, Source], list[str]
     for package in packages:
         for file in sorted(package.rglob("*.py")):
             relative = file.relative_to(package.parent)
-            if {"tests", "test", "_precompiled"} & set(relative.parts):
+            if {"tests", "test", RUNTIME_PACKAGE} & set(relative.parts):
                 continue
             parts = relative.with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
+from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.target.finding import Target, find_targets
 from hatch_precompile.target.sample import Sample, copied, copy_of, mode_context
 from hatch_precompile.target.sampling import samples_of
@@ -52,8 +53,8 @@ class _Verification:
         # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
         self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
         try:
-            self.runtime = importlib.import_module(f"{request.package}._precompiled")
-            installation: Any = importlib.import_module(f"{request.package}._precompiled.installation")
+            self.runtime = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
+            installation: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.installation")
         except Exception as error:
             raise VerifyError(
                 f"{request.package} cannot be imported: {type(error).__name__}: {error}"

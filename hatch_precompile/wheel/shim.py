@@ -6,8 +6,8 @@ import ast
 import io
 import tokenize
 
-from hatch_precompile.bundle.format import RUNTIME_PACKAGE
 from hatch_precompile.errors import BuildError
+from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path
 
 __all__ = ["shim_line", "with_shim"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.runtime import RUNTIME_PACKAGE
 
 __all__ = ["ExplainError", "explain_call"]
 
@@ -30,7 +31,7 @@ def explain_call(entrypoint: str, inputs: str, mode: str) -> list[dict[str, Any]
         sys.path.insert(0, str(Path.cwd()))
     _import(package)
     try:
-        runtime = importlib.import_module(f"{package}._precompiled")
+        runtime = importlib.import_module(f"{package}.{RUNTIME_PACKAGE}")
     except ImportError:
         raise ExplainError(
             f"the installed package {package} carries no bundle; an editable install or an sdist never does"

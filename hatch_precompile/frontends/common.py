@@ -1,0 +1,36 @@
+"""What both hooks ask of a wheel before a bundle goes into it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from hatch_precompile.config import Config, load
+from hatch_precompile.errors import BuildError
+from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.wheel.contents import import_packages, package_path
+
+__all__ = ["configuration"]
+
+
+def configuration(table: Mapping[str, Any], files: Collection[str], where: str) -> Config:
+    """The table, for a wheel with these files; where: what the author calls the table.
+
+    Raises BuildError where the package has no `__init__` that could install a bundle, or has something of
+    the bundle's name already.
+    """
+    packages = import_packages(files)
+    config = load(table, default_package=packages[0] if len(packages) == 1 else None, prefix=where)
+    folder = package_path(config.package)
+    added = folder / RUNTIME_PACKAGE
+    if f"{added}.py" in files or any(file.startswith(f"{added}/") for file in files):
+        raise BuildError(
+            f"the project already has {added}, the name of what is added to the wheel; "
+            "remove it, or rename it if it is your own"
+        )
+    if f"{folder}/__init__.py" not in files:
+        raise BuildError(
+            f"the wheel holds no {folder}/__init__.py, and a bundle is installed when that runs; "
+            f"add one, or name another package as {where}.package"
+        )
+    return config
