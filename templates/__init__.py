@@ -31,7 +31,8 @@ def install(variant: str | None = None) -> None:
     mode = os.environ.get("HATCH_PRECOMPILE", "")
     if _switched_off() or _installation is not None:
         return
-    from .installation import Installation, give_up
+    from .errors import give_up
+    from .installation import Installation
 
     package = __name__.rpartition(".")[0]
     try:

@@ -3,75 +3,27 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import json
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
+
+from .errors import PrecompileError, Unfit, give_up, warn
+from .manifest import check_python, check_torch, choose_variant, read_manifest
 
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame
     from .entries import Bundle
 
-__all__ = [
-    "FORMAT",
-    "Installation",
-    "PrecompileError",
-    "PrecompileWarning",
-    "Unfit",
-    "executed",
-    "give_up",
-    "is_imported",
-    "warn",
-]
-
-FORMAT = 2
+__all__ = ["Installation", "executed", "is_imported"]
 
 # Seconds a fork waits for what another thread is loading.
 FORK_WAITS = 30.0
 
 # Modules whose code has run while the import system still calls them unfinished.
 executed: set[str] = set()
-_KEYS = ("built_with", "variants", "entrypoints", "frames", "graphs", "resumes", "files")
-
-# Instructions that torch leaves alone at a capability of its own.
-_BEYOND = {
-    "DEFAULT": ("avx2", "fma", "avx512", "avx10", "amx"),
-    "AVX2": ("avx512", "avx10", "amx"),
-}
-
-
-class PrecompileWarning(UserWarning):
-    """Compiled code of a wheel is not used; the model runs as if it had none."""
-
-
-class PrecompileError(RuntimeError):
-    """The same, and every miss, under HATCH_PRECOMPILE=strict or on-miss = "error"."""
-
-
-class Unfit(Exception):
-    """The bundle as a whole does not fit this process. Its text says why and what to do."""
-
-
-def give_up(package: str, error: BaseException, mode: str) -> None:
-    """One warning that says which wheel, why, and what to do; an error under `strict`."""
-    reason = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
-    warn(package, f"compiled code is not used: {reason}", mode)
-
-
-def warn(package: str, text: str, mode: str) -> None:
-    """Warn once; never raise, even where warnings are errors, unless the mode is `strict`."""
-    message = f"{package}: {text}"
-    if mode == "strict":
-        raise PrecompileError(message)
-    try:
-        warnings.warn(message, PrecompileWarning, stacklevel=2)
-    except Exception:  # -W error: an import must not fail for it
-        sys.stderr.write(f"{message}\n")
 
 
 class Installation:
@@ -91,7 +43,7 @@ class Installation:
         self.uninstalled = False
         self._stop_waiting: list[Callable[[], None]] = []
         self.log: Any = None
-        self.manifest = _read_manifest(directory)
+        self.manifest = read_manifest(directory)
         names = [each["name"] for each in self.manifest["variants"]]
         if variant is not None and variant not in names:
             raise Unfit(f"it has no variant {variant}; those it has are {', '.join(names)}")
@@ -114,7 +66,7 @@ class Installation:
 
     def start(self) -> None:
         """Install what can be installed now, and the rest when its modules come in."""
-        _check_python(self.manifest)
+        check_python(self.manifest)
         if self.mode == "log":
             from .reporting import Log
 
@@ -169,10 +121,10 @@ class Installation:
         """
         from .activation import Frame
 
-        _check_torch(self.manifest)
+        check_torch(self.manifest)
         # It is being watched: say at once what would be said at the first call.
         if self.mode and self.variant is None:
-            self.variant = _choose_variant(self.manifest)
+            self.variant = choose_variant(self.manifest)
         self.frames = [Frame(self, record, number) for number, record in enumerate(self.manifest["frames"])]
 
     @property
@@ -182,7 +134,7 @@ class Installation:
             from .entries import Bundle
 
             if self.variant is None:
-                self.variant = _choose_variant(self.manifest)
+                self.variant = choose_variant(self.manifest)
             self._bundle = Bundle(
                 self.directory, self.package, self.manifest, self.variant, lambda: self.lock
             )
@@ -268,7 +220,7 @@ class Installation:
         reason = self.reason
         if self.entrypoints and self.variant is None and not reason:
             try:
-                self.variant = _choose_variant(self.manifest)
+                self.variant = choose_variant(self.manifest)
             except Unfit as error:
                 reason = str(error)
         return {
@@ -306,121 +258,3 @@ def is_imported(name: str) -> bool:
 
 def _needs(record: dict[str, Any]) -> tuple[str, str]:
     return "torch", record["home"][0]
-
-
-def _read_manifest(directory: str) -> dict[str, Any]:
-    path = os.path.join(directory, "manifest.json")
-    try:
-        with open(path, encoding="utf-8") as file:
-            manifest = json.load(file)
-    except (OSError, ValueError) as error:
-        raise Unfit(f"{path} cannot be read ({error}); reinstall the package") from None
-    found = manifest.get("format") if isinstance(manifest, dict) else None
-    lacking = [key for key in _KEYS if found == FORMAT and key not in manifest]
-    if lacking:
-        raise Unfit(f"{path} has no {', '.join(lacking)}; reinstall the package")
-    if found != FORMAT:
-        raise Unfit(f"its bundle has format {found!r}, this runtime reads {FORMAT}; reinstall the package")
-    if not _is_whole(manifest):
-        raise Unfit(f"{path} is damaged; reinstall the package")
-    return manifest
-
-
-def _is_whole(manifest: dict[str, Any]) -> bool:
-    """Whether all that is read at import, or by `status()`, has the type it must have."""
-    entrypoints, frames, variants = (manifest[key] for key in ("entrypoints", "frames", "variants"))
-    return (
-        all(
-            isinstance(manifest[key], list)
-            for key in ("entrypoints", "frames", "variants", "graphs", "resumes")
-        )
-        and isinstance(manifest["files"], dict)
-        and _has_strings(manifest["built_with"], "magic", "python", "torch", "torch_git")
-        and all(
-            _has_strings(each, "name")
-            and isinstance(each.get("requires"), list)
-            and _all_are(str, each["requires"])
-            for each in variants
-        )
-        and all(
-            _has_strings(each, "module", "qualname", "heads")
-            and isinstance(each.get("entries"), list)
-            and isinstance(each.get("functions"), list)
-            for each in frames
-        )
-        and all(
-            _has_strings(each, "name", "target", "activate", "on_miss")
-            and _is_reference(each.get("home"))
-            and isinstance(each.get("frames"), list)
-            and _all_are(int, each["frames"])
-            and all(0 <= number < len(frames) for number in each["frames"])
-            and isinstance(each.get("skipped", []), list)
-            and all(_has_strings(skipped, "function") for skipped in each.get("skipped", []))
-            for each in entrypoints
-        )
-    )
-
-
-def _has_strings(value: Any, *keys: str) -> bool:
-    return isinstance(value, dict) and _all_are(str, [value.get(key) for key in keys])
-
-
-def _is_reference(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and isinstance(value[1], list)
-    )
-
-
-def _all_are(kind: type, values: list[Any]) -> bool:
-    return all(type(value) is kind for value in values)
-
-
-def _check_python(manifest: dict[str, Any]) -> None:
-    built = manifest["built_with"]
-    if built["magic"] != importlib.util.MAGIC_NUMBER.hex():
-        here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        raise Unfit(
-            f"it was built for Python {built['python']} (bytecode magic number {built['magic']}), "
-            f"this is {here}; install a wheel built for this Python"
-        )
-
-
-def _check_torch(manifest: dict[str, Any]) -> None:
-    torch = sys.modules["torch"]
-    built = manifest["built_with"]
-    if torch.__version__.split("+")[0] != built["torch"].split("+")[0]:
-        raise Unfit(
-            f"it was built with torch {built['torch']}, this is {torch.__version__}; "
-            f"install torch=={built['torch'].split('+')[0]} or a wheel built with this torch"
-        )
-    git = getattr(torch.version, "git_version", None)
-    if git != built["torch_git"]:
-        raise Unfit(
-            f"it was built with another build of torch {built['torch']} (source {built['torch_git'][:10]}); "
-            "rebuild the wheel with the torch that is installed here"
-        )
-
-
-def _choose_variant(manifest: dict[str, Any]) -> str:
-    """The most demanding variant that every capability of this CPU allows.
-
-    Torch's own ATEN_CPU_CAPABILITY, which keeps its kernels to narrower vectors, keeps ours as well.
-    """
-    import torch
-
-    beyond = _BEYOND.get(torch.backends.cpu.get_cpu_capability(), ())
-    here = {
-        name
-        for name, value in torch.cpu.get_capabilities().items()
-        if value is True and not name.startswith(beyond)
-    }
-    fitting = [v for v in manifest["variants"] if set(v["requires"]) <= here]
-    if not fitting:
-        lacking = {v["name"]: sorted(set(v["requires"]) - here) for v in manifest["variants"]}
-        words = "; ".join(f"{name} needs {', '.join(flags)}" for name, flags in lacking.items())
-        raise Unfit(f"this CPU cannot run it: {words}; install a wheel with a variant for it")
-    best: str = max(fitting, key=lambda v: len(v["requires"]))["name"]
-    return best

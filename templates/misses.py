@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .activation import current
-from .installation import PrecompileError
+from .errors import PrecompileError
 
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame, Site

@@ -54,12 +54,12 @@ class _Verification:
         self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
         try:
             self.runtime = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
-            installation: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.installation")
+            errors: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.errors")
         except Exception as error:
             raise VerifyError(
                 f"{request.package} cannot be imported: {type(error).__name__}: {error}"
             ) from error
-        self.miss: type[Exception] = installation.PrecompileError
+        self.miss: type[Exception] = errors.PrecompileError
         self.variant = request.variant or None
 
     def run(self) -> list[SampleResult]:

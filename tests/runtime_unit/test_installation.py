@@ -14,8 +14,8 @@ import torch
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.runtime import runtime
 
-installation = runtime("installation")
-Unfit = installation.Unfit
+errors, installation, manifests = map(runtime, ("errors", "installation", "manifest"))
+Unfit = errors.Unfit
 
 
 def manifest(**built_with: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def manifest(**built_with: Any) -> dict[str, Any]:
 
 
 def test_the_plugin_writes_the_format_the_runtime_reads() -> None:
-    assert installation.FORMAT == FORMAT
+    assert manifests.FORMAT == FORMAT
 
 
 WHOLE: dict[str, Any] = {
@@ -43,23 +43,23 @@ WHOLE: dict[str, Any] = {
 class TestManifest:
     def test_it_is_read(self, tmp_path: Path) -> None:
         (tmp_path / "manifest.json").write_text(json.dumps(WHOLE))
-        assert installation._read_manifest(str(tmp_path)) == WHOLE
+        assert manifests.read_manifest(str(tmp_path)) == WHOLE
 
     def test_one_without_a_part_says_which(self, tmp_path: Path) -> None:
         lacking = {key: value for key, value in WHOLE.items() if key not in ("graphs", "files")}
         (tmp_path / "manifest.json").write_text(json.dumps(lacking))
         with pytest.raises(Unfit, match="has no graphs, files; reinstall the package"):
-            installation._read_manifest(str(tmp_path))
+            manifests.read_manifest(str(tmp_path))
 
     @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 10])
     def test_one_that_cannot_be_read_is_named(self, tmp_path: Path, content: bytes) -> None:
         (tmp_path / "manifest.json").write_bytes(content)
         with pytest.raises(Unfit, match=r"manifest\.json cannot be read .*; reinstall the package"):
-            installation._read_manifest(str(tmp_path))
+            manifests.read_manifest(str(tmp_path))
 
     def test_a_missing_one_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(Unfit, match=r"manifest\.json cannot be read .*No such file"):
-            installation._read_manifest(str(tmp_path))
+            manifests.read_manifest(str(tmp_path))
 
     @pytest.mark.parametrize(
         "content", ["[]", "3", "{}", '{"format": 0}', '{"format": "1"}', '{"format": 1}']
@@ -67,7 +67,7 @@ class TestManifest:
     def test_another_format_is_not_read(self, tmp_path: Path, content: str) -> None:
         (tmp_path / "manifest.json").write_text(content)
         with pytest.raises(Unfit, match=f"this runtime reads {FORMAT}"):
-            installation._read_manifest(str(tmp_path))
+            manifests.read_manifest(str(tmp_path))
 
 
 class TestVariantThatIsAskedFor:
@@ -85,7 +85,7 @@ class TestVariantThatIsAskedFor:
     def test_it_is_used(
         self, directory: Path, asked: str | None, used: str, mode: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(installation, "_check_torch", lambda manifest: None)
+        monkeypatch.setattr(installation, "check_torch", lambda manifest: None)
         made = installation.Installation(str(directory), "package", mode, asked)
         made._prepare()
         assert made.bundle.variant == used
@@ -98,29 +98,29 @@ class TestVariantThatIsAskedFor:
 
 class TestPython:
     def test_this_one_fits(self) -> None:
-        installation._check_python(manifest(python="written by another patch version"))
+        manifests.check_python(manifest(python="written by another patch version"))
 
     def test_another_magic_number_does_not(self) -> None:
         with pytest.raises(Unfit, match=r"built for Python 3\.10 .*; install a wheel built for this Python"):
-            installation._check_python(manifest(python="3.10", magic="6f0d0d0a"))
+            manifests.check_python(manifest(python="3.10", magic="6f0d0d0a"))
 
 
 class TestTorch:
     def test_this_one_fits(self) -> None:
-        installation._check_torch(manifest())
+        manifests.check_torch(manifest())
 
     def test_the_local_part_of_the_version_does_not_count(self) -> None:
-        installation._check_torch(manifest(torch=torch.__version__.split("+")[0] + "+elsewhere"))
+        manifests.check_torch(manifest(torch=torch.__version__.split("+")[0] + "+elsewhere"))
 
     def test_another_version_does_not(self) -> None:
         with pytest.raises(
             Unfit, match=r"built with torch 2\.0\.1\+cpu, .*; install torch==2\.0\.1 or a wheel"
         ):
-            installation._check_torch(manifest(torch="2.0.1+cpu"))
+            manifests.check_torch(manifest(torch="2.0.1+cpu"))
 
     def test_another_build_of_the_same_version_does_not(self) -> None:
         with pytest.raises(Unfit, match="another build of torch"):
-            installation._check_torch(manifest(torch_git="0" * 40))
+            manifests.check_torch(manifest(torch_git="0" * 40))
 
 
 class TestVariant:
@@ -132,7 +132,7 @@ class TestVariant:
     @staticmethod
     def choose(**variants: list[str]) -> str:
         found = [{"name": name, "requires": requires} for name, requires in variants.items()]
-        name: str = installation._choose_variant({"variants": found})
+        name: str = manifests.choose_variant({"variants": found})
         return name
 
     def test_the_most_demanding_that_fits_is_chosen(self) -> None:
@@ -176,26 +176,26 @@ class TestVariantsByCapability:
         manifest = {"variants": [{"name": n, "requires": flags} for n, flags in self.LEVELS.items()]}
         if chosen is None:
             with pytest.raises(Unfit, match="x86-64-v2 needs sse4_2; x86-64-v3 needs sse4_2"):
-                installation._choose_variant(manifest)
+                manifests.choose_variant(manifest)
         else:
-            assert installation._choose_variant(manifest) == chosen
+            assert manifests.choose_variant(manifest) == chosen
 
 
 class TestGivingUp:
     def test_is_one_warning_that_names_the_package(self) -> None:
-        with pytest.warns(installation.PrecompileWarning, match=r"^model: compiled code is not used: why$"):
-            installation.give_up("model", Unfit("why"), "")
+        with pytest.warns(errors.PrecompileWarning, match=r"^model: compiled code is not used: why$"):
+            errors.give_up("model", Unfit("why"), "")
 
     def test_an_unforeseen_error_is_named_by_its_type(self) -> None:
-        with pytest.warns(installation.PrecompileWarning, match="KeyError: 'frames'"):
-            installation.give_up("model", KeyError("frames"), "")
+        with pytest.warns(errors.PrecompileWarning, match="KeyError: 'frames'"):
+            errors.give_up("model", KeyError("frames"), "")
 
     def test_strict_raises(self) -> None:
-        with pytest.raises(installation.PrecompileError, match=r"^model: compiled code is not used: why$"):
-            installation.give_up("model", Unfit("why"), "strict")
+        with pytest.raises(errors.PrecompileError, match=r"^model: compiled code is not used: why$"):
+            errors.give_up("model", Unfit("why"), "strict")
 
     def test_it_never_raises_otherwise(self, capsys: pytest.CaptureFixture[str]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            installation.give_up("model", Unfit("why"), "")
+            errors.give_up("model", Unfit("why"), "")
         assert capsys.readouterr().err == "model: compiled code is not used: why\n"

@@ -15,22 +15,22 @@ from hatch_precompile.events import Event
 from hatch_precompile.verify.parent import SampleResult, run_samples
 
 RUNTIME = """
-from . import installation
+from . import errors
 
 hits = 0
 
 def install(variant=None):
-    installation.mode = "on"
+    errors.mode = "on"
 
 def uninstall():
-    installation.mode = "off"
+    errors.mode = "off"
 
 def status():
     entry = {"function": "it", "hits": hits}
     return {"entrypoints": {"it": {"hits": hits, "skipped": [], "left_out": [], "by_entry": [entry]}}}
 """
 # What compiled code does otherwise than eager code, a model asks for.
-INSTALLATION = """
+ERRORS = """
 mode = "off"
 
 class PrecompileError(RuntimeError):
@@ -41,12 +41,12 @@ import os, sys
 import numpy as np
 import torch
 from misbehaving import _precompiled
-from misbehaving._precompiled.installation import PrecompileError
+from misbehaving._precompiled.errors import PrecompileError
 
 calls = []
 
 def compiled():
-    return _precompiled.installation.mode == "on"
+    return _precompiled.errors.mode == "on"
 
 def samples():
     return [(torch.ones(2),), (torch.ones(3),)]
@@ -66,7 +66,7 @@ class Package:
         for path, text in (
             ("__init__.py", ""),
             ("_precompiled/__init__.py", RUNTIME),
-            ("_precompiled/installation.py", INSTALLATION),
+            ("_precompiled/errors.py", ERRORS),
         ):
             file = folder / "site" / "misbehaving" / path
             file.parent.mkdir(parents=True, exist_ok=True)

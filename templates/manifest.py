@@ -1,0 +1,144 @@
+"""The manifest of a bundle: read, and held against this Python, this torch and this CPU.
+
+Nothing but the standard library at import; hatch_precompile/bundle/ writes what is read here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from typing import Any
+
+from .errors import Unfit
+
+__all__ = ["FORMAT", "check_python", "check_torch", "choose_variant", "read_manifest"]
+
+FORMAT = 2
+
+_KEYS = ("built_with", "variants", "entrypoints", "frames", "graphs", "resumes", "files")
+
+# Instructions that torch leaves alone at a capability of its own.
+_BEYOND = {
+    "DEFAULT": ("avx2", "fma", "avx512", "avx10", "amx"),
+    "AVX2": ("avx512", "avx10", "amx"),
+}
+
+
+def read_manifest(directory: str) -> dict[str, Any]:
+    path = os.path.join(directory, "manifest.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+    except (OSError, ValueError) as error:
+        raise Unfit(f"{path} cannot be read ({error}); reinstall the package") from None
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    lacking = [key for key in _KEYS if found == FORMAT and key not in manifest]
+    if lacking:
+        raise Unfit(f"{path} has no {', '.join(lacking)}; reinstall the package")
+    if found != FORMAT:
+        raise Unfit(f"its bundle has format {found!r}, this runtime reads {FORMAT}; reinstall the package")
+    if not _is_whole(manifest):
+        raise Unfit(f"{path} is damaged; reinstall the package")
+    return manifest
+
+
+def _is_whole(manifest: dict[str, Any]) -> bool:
+    """Whether all that is read at import, or by `status()`, has the type it must have."""
+    entrypoints, frames, variants = (manifest[key] for key in ("entrypoints", "frames", "variants"))
+    return (
+        all(
+            isinstance(manifest[key], list)
+            for key in ("entrypoints", "frames", "variants", "graphs", "resumes")
+        )
+        and isinstance(manifest["files"], dict)
+        and _has_strings(manifest["built_with"], "magic", "python", "torch", "torch_git")
+        and all(
+            _has_strings(each, "name")
+            and isinstance(each.get("requires"), list)
+            and _all_are(str, each["requires"])
+            for each in variants
+        )
+        and all(
+            _has_strings(each, "module", "qualname", "heads")
+            and isinstance(each.get("entries"), list)
+            and isinstance(each.get("functions"), list)
+            for each in frames
+        )
+        and all(
+            _has_strings(each, "name", "target", "activate", "on_miss")
+            and _is_reference(each.get("home"))
+            and isinstance(each.get("frames"), list)
+            and _all_are(int, each["frames"])
+            and all(0 <= number < len(frames) for number in each["frames"])
+            and isinstance(each.get("skipped", []), list)
+            and all(_has_strings(skipped, "function") for skipped in each.get("skipped", []))
+            for each in entrypoints
+        )
+    )
+
+
+def _has_strings(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and _all_are(str, [value.get(key) for key in keys])
+
+
+def _is_reference(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], list)
+    )
+
+
+def _all_are(kind: type, values: list[Any]) -> bool:
+    return all(type(value) is kind for value in values)
+
+
+def check_python(manifest: dict[str, Any]) -> None:
+    built = manifest["built_with"]
+    if built["magic"] != importlib.util.MAGIC_NUMBER.hex():
+        here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        raise Unfit(
+            f"it was built for Python {built['python']} (bytecode magic number {built['magic']}), "
+            f"this is {here}; install a wheel built for this Python"
+        )
+
+
+def check_torch(manifest: dict[str, Any]) -> None:
+    torch = sys.modules["torch"]
+    built = manifest["built_with"]
+    if torch.__version__.split("+")[0] != built["torch"].split("+")[0]:
+        raise Unfit(
+            f"it was built with torch {built['torch']}, this is {torch.__version__}; "
+            f"install torch=={built['torch'].split('+')[0]} or a wheel built with this torch"
+        )
+    git = getattr(torch.version, "git_version", None)
+    if git != built["torch_git"]:
+        raise Unfit(
+            f"it was built with another build of torch {built['torch']} (source {built['torch_git'][:10]}); "
+            "rebuild the wheel with the torch that is installed here"
+        )
+
+
+def choose_variant(manifest: dict[str, Any]) -> str:
+    """The most demanding variant that every capability of this CPU allows.
+
+    Torch's own ATEN_CPU_CAPABILITY, which keeps its kernels to narrower vectors, keeps ours as well.
+    """
+    import torch
+
+    beyond = _BEYOND.get(torch.backends.cpu.get_cpu_capability(), ())
+    here = {
+        name
+        for name, value in torch.cpu.get_capabilities().items()
+        if value is True and not name.startswith(beyond)
+    }
+    fitting = [v for v in manifest["variants"] if set(v["requires"]) <= here]
+    if not fitting:
+        lacking = {v["name"]: sorted(set(v["requires"]) - here) for v in manifest["variants"]}
+        words = "; ".join(f"{name} needs {', '.join(flags)}" for name, flags in lacking.items())
+        raise Unfit(f"this CPU cannot run it: {words}; install a wheel with a variant for it")
+    best: str = max(fitting, key=lambda v: len(v["requires"]))["name"]
+    return best
