@@ -90,29 +90,29 @@ clean:
 # first: one left half made by an interrupted run is of no use.
 .venv-lint/.ready: pyproject.toml Makefile
 	$(call new_environment,.venv-lint)
-	.venv-lint/bin/python $(PIP_INSTALL) --editable . $(LINT_NEEDS)
+	.venv-lint/bin/python $(PIP_INSTALL) --editable ".[cli]" $(LINT_NEEDS)
 	@touch $@
 
 .venv-test/.ready: pyproject.toml Makefile
 	$(call new_environment,.venv-test)
-	.venv-test/bin/python $(PIP_INSTALL) --editable . $(TEST_NEEDS)
+	.venv-test/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS)
 	@touch $@
 
 .venv-torch-%/.ready: pyproject.toml Makefile
 	$(call new_environment,.venv-torch-$*)
-	.venv-torch-$*/bin/python $(PIP_INSTALL) --editable . $(subst $(TORCH),torch==$*,$(TEST_NEEDS))
+	.venv-torch-$*/bin/python $(PIP_INSTALL) --editable ".[cli]" $(subst $(TORCH),torch==$*,$(TEST_NEEDS))
 	@touch $@
 
 .venv-python-%/.ready: PYTHON = $(shell command -v python$(VERSION))
 .venv-python-%/.ready: pyproject.toml Makefile
 	$(call new_environment,.venv-python-$*)
-	.venv-python-$*/bin/python $(PIP_INSTALL) --editable . $(TEST_NEEDS)
+	.venv-python-$*/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS)
 	@touch $@
 
 # The plugin goes in as a wheel, as it would anywhere: so it is made anew when a source of it changes.
 .venv-bench/.ready: pyproject.toml Makefile $(wildcard hatch_precompile/*.py hatch_precompile/*/*.py hatch_precompile/*/*/*.py templates/*.py)
 	$(call new_environment,.venv-bench)
-	.venv-bench/bin/python $(PIP_INSTALL) . $(BENCH_NEEDS)
+	.venv-bench/bin/python $(PIP_INSTALL) ".[cli]" $(BENCH_NEEDS)
 	@touch $@
 
 .venv-docs/.ready: Makefile

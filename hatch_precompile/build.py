@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import shutil
 import time
@@ -53,6 +54,11 @@ def build_bundle(
     on-error = "warn" an entrypoint that fails is reported and left out, and only a build with none left
     fails.
     """
+    if config.report and importlib.util.find_spec("jinja2") is None:
+        raise BuildError(
+            "report = true needs jinja2, which is not installed in the build environment; "
+            'require "hatch-precompile[report]" in build-system.requires'
+        )
     try:
         with stopping_children(), collected() as events:
             built, parts = _build(config, source_roots, work, report, table)

@@ -159,7 +159,7 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
 
     report: bool = False
     """Write a page about the build beside the wheel, `<name of the wheel's file>.report.html`: what was
-    compiled, how long it took, and which calls to expect no hit for."""
+    compiled, how long it took, and which calls to expect no hit for. Needs `hatch-precompile[report]`."""
 
     entrypoints: tuple[Entrypoint, ...]
     """What is compiled, one table each. At least one."""

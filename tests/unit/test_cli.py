@@ -140,3 +140,47 @@ def test_the_command_line_needs_no_torch() -> None:
     code = "import sys, hatch_precompile.cli; sys.exit('torch' in sys.modules)"
     root = Path(__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+class TestWithoutTheExtras:
+    """A build environment has the hook and what it needs; the command line and the page are extras."""
+
+    WITHOUT = (
+        "import sys\n"
+        "class Without:\n"
+        "    def __init__(self, finder): self.finder = finder\n"
+        "    def find_spec(self, name, *more):\n"
+        "        found = name.partition('.')[0] in {missing!r}\n"
+        "        return None if found else self.finder.find_spec(name, *more)\n"
+        "sys.meta_path[:] = map(Without, sys.meta_path)\n"
+    )
+
+    def run(self, missing: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:
+        text = self.WITHOUT.format(missing=missing) + code
+        return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+
+    @pytest.mark.parametrize("missing", ["click", "rich"])
+    def test_the_command_says_what_it_needs(self, missing: str) -> None:
+        done = self.run((missing,), "from hatch_precompile.__main__ import run\nrun()")
+        assert done.returncode == 1
+        assert f"the command line needs {missing}, which is not installed" in done.stderr
+        assert "pip install 'hatch-precompile[cli]'" in done.stderr
+
+    def test_the_hooks_need_none_of_it(self) -> None:
+        hooks = ("frontends.hatch", "frontends.setuptools", "build", "bundle.writer", "wheel.tag")
+        code = "import " + ", ".join(f"hatch_precompile.{name}" for name in hooks)
+        done = self.run(("click", "rich", "build", "jinja2"), code)
+        assert done.returncode == 0, done.stderr
+
+    def test_a_report_says_what_it_needs(self, tmp_path: Path) -> None:
+        code = (
+            "from pathlib import Path\n"
+            "from hatch_precompile.build import build_bundle\n"
+            "from hatch_precompile.config import load\n"
+            "entrypoint = {'target': 'model:f', 'samples': 'model:samples'}\n"
+            "config = load({'report': True, 'entrypoints': [entrypoint]}, default_package='model')\n"
+            f"build_bundle(config, source_roots=[], work=Path({str(tmp_path)!r}), report=print)\n"
+        )
+        done = self.run(("jinja2",), code)
+        assert "BuildError: report = true needs jinja2" in done.stderr
+        assert 'require "hatch-precompile[report]" in build-system.requires' in done.stderr

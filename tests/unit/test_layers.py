@@ -16,7 +16,7 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 ROOMS = [
     *("errors", "units", "runtime", "processes", "events", "records", "config"),
     *("torch_internals", "target", "lower", "capture", "bundle", "wheel", "verify", "bench"),
-    *("report", "build", "frontends", "init", "cli", "reference"),
+    *("report", "build", "frontends", "init", "cli", "__main__", "reference"),
 ]
 
 
