@@ -10,7 +10,7 @@ from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.target.finding import Target
 from hatch_precompile.target.sample import Sample
-from hatch_precompile.torch_internals import NO_LIMIT
+from hatch_precompile.torch_internals.tensors import mark_range, mark_static
 
 __all__ = ["mark_dynamic"]
 
@@ -62,9 +62,6 @@ def _mark(name: str, tensor: torch.Tensor, index: int, dimension: Dimension) -> 
     # 0 and 1 mean something else to broadcasting; dynamo never lets them stand for other sizes.
     outside = (low is not None and size < low) or (high is not None and size > high)
     if size < 2 or outside:
-        torch._dynamo.mark_static(tensor, index)
+        mark_static(tensor, index)
         return
-    if low is not None or high is not None:
-        # Dynamo wants both ends of a range or none.
-        low, high = (2 if low is None else low), (NO_LIMIT if high is None else high)
-    torch._dynamo.mark_dynamic(tensor, index, min=low, max=high)
+    mark_range(tensor, index, low, high)

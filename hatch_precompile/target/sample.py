@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from hatch_precompile.torch_internals.tensors import without_subclass
+
 __all__ = ["Sample", "copied", "copy_of", "mode_context"]
 
 
@@ -42,7 +44,7 @@ class _Copying(TorchFunctionMode):
                 or type(value).__deepcopy__ is not torch.Tensor.__deepcopy__
             ):
                 return function(*args, **kwargs or {})
-            with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+            with without_subclass(), torch.no_grad():
                 result = copy.deepcopy(value.as_subclass(torch.Tensor), memo).as_subclass(type(value))
                 result.__dict__.update(copy.deepcopy(value.__dict__, memo))
                 return result.requires_grad_(value.requires_grad)

@@ -8,7 +8,6 @@ The runtime's own list is templates/torch_private.py.
 from __future__ import annotations
 
 from hatch_precompile.torch_internals.dynamo import (
-    NO_LIMIT,
     NO_OPERATIONS,
     FrameTrace,
     compiled_graph,
@@ -30,7 +29,6 @@ from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_gra
 from hatch_precompile.torch_internals.settings import capture_settings
 
 __all__ = [
-    "NO_LIMIT",
     "NO_OPERATIONS",
     "Call",
     "CompiledGraph",

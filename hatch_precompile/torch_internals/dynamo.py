@@ -11,13 +11,11 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import torch
-from torch.utils._sympy.numbers import int_oo
 
 from hatch_precompile.torch_internals.folded import Folded, folded_in
 from hatch_precompile.torch_internals.folding import watching_folding
 
 __all__ = [
-    "NO_LIMIT",
     "NO_OPERATIONS",
     "FrameTrace",
     "compiled_graph",
@@ -38,9 +36,6 @@ __all__ = [
 
 NO_OPERATIONS = "No ops traced for the FX graph"
 """In dynamo's reason for giving up on a frame: there is nothing in it to compile."""
-
-NO_LIMIT = int_oo
-"""The upper end of a dimension's range where it has none."""
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,43 @@ def test_no_room_imports_one_above_it(file: Path) -> None:
         if room_of(name) in ROOMS and ROOMS.index(room_of(name)) > ROOMS.index(own)
     ]
     assert upward == []
+
+
+# Not the special names: torch.__version__ is public.
+PRIVATE = re.compile(r"torch(\.\w+)*?\._(?!_)")
+OF_THE_RUNTIME = ("torch_private.py", "wrapped.py")
+
+
+def private_torch(file: Path) -> Iterator[tuple[int, str]]:
+    """(line, name) of each private name of torch's that the code of a file uses."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            names = [ast.unparse(node)]
+        for name in names:
+            if PRIVATE.match(name):
+                yield getattr(node, "lineno", 0), name
+
+
+@pytest.mark.parametrize("folder", ["hatch_precompile", "templates"])
+def test_private_torch_stands_in_two_places_only(folder: str) -> None:
+    found = {
+        f"{file.relative_to(REPOSITORY)}:{line}: {name}"
+        for file in sorted((REPOSITORY / folder).rglob("*.py"))
+        if file.parent.name != "torch_internals" and file.name not in OF_THE_RUNTIME
+        for line, name in private_torch(file)
+    }
+    assert found == set()
+
+
+def test_they_do_use_it() -> None:
+    """Or the test above would find nothing anywhere."""
+    assert len(list(private_torch(PACKAGE / "torch_internals/dynamo.py"))) > 10
+    assert len(list(private_torch(REPOSITORY / "templates/torch_private.py"))) > 10
 
 
 def module_name(file: Path) -> str:

@@ -26,6 +26,7 @@ from hatch_precompile.lower.inputs.records import Inputs
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.torch_internals import is_compiler
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf, Relation
+from hatch_precompile.torch_internals.tensors import default_device
 
 __all__ = ["LoweredGuards", "function_codes", "lower_guards"]
 
@@ -177,7 +178,7 @@ class _Writer:
             elif leaf.kind == "torch_function_mode_stack_guard":
                 continue
             elif leaf.kind == "default_device_guard":
-                device = torch.utils._device.CURRENT_DEVICE
+                device = default_device()
                 expected = self.text.constant(device, None, "")
                 test = "is None" if device is None else f"== {expected}"
                 self.text.require(f"device_state.CURRENT_DEVICE {test}", "DEFAULT_DEVICE")

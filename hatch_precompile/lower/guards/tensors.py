@@ -10,6 +10,7 @@ import torch
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf, Relation
+from hatch_precompile.torch_internals.tensors import dispatch_key_set
 
 __all__ = ["CheckedTensor", "TensorGroup", "TensorSpec", "distinguish", "require_tensors"]
 
@@ -112,7 +113,6 @@ def _spec(namer: Namer, node: GuardNode, leaf: Leaf) -> TensorSpec:
     value, sizes, strides = leaf.args[:3]
     if value.layout is not torch.strided:
         raise unsupported(f"a tensor with the layout {value.layout}", node, leaf)
-    keys = next(arg for arg in leaf.args if isinstance(arg, torch._C.DispatchKeySet))
     return TensorSpec(
         parameter=type(value) is torch.nn.Parameter,
         type=namer.reference(type(value)),
@@ -121,7 +121,7 @@ def _spec(namer: Namer, node: GuardNode, leaf: Leaf) -> TensorSpec:
         dtype=str(value.dtype).removeprefix("torch."),
         device=str(value.device),
         requires_grad=value.requires_grad,
-        dispatch_keys=keys.raw_repr(),
+        dispatch_keys=dispatch_key_set(leaf.args),
         sizes=tuple(sizes),
         strides=tuple(strides),
     )

@@ -26,6 +26,7 @@ from hatch_precompile.lower.names import NAME_IT, Namer, Place
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Call, Folded
 from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.torch_internals.tensors import shapes_kernel
 
 __all__ = ["Inputs", "function_reference", "inputs_of"]
 
@@ -154,7 +155,7 @@ class _Writer:
             module, steps, _ = function_reference(self.namer, code)
             return module, tuple(steps)
         except Unsupported:
-            return _fake_of_operator(code)
+            return shapes_kernel(code)
 
     def _owned(self, code: CodeType) -> Place | None:
         """Below the class that holds the function: what `dataclasses` and decorators make has no name."""
@@ -386,18 +387,6 @@ def _module_of(code: CodeType) -> str | None:
     for name, module in sorted(sys.modules.items()):
         if name != "__main__" and getattr(module, "__file__", None) == code.co_filename:
             return name
-    return None
-
-
-def _fake_of_operator(code: CodeType) -> Place | None:
-    """A custom operator's function for shapes, which is often called `_`: torch keeps it by the operator."""
-    from torch._library.simple_registry import singleton
-
-    for name, entry in singleton._data.items():
-        kernel = entry.fake_impl.kernel
-        if kernel is not None and getattr(kernel.func, "__code__", None) is code:
-            steps = [("a", "singleton"), ("a", "_data"), ("i", name), ("a", "fake_impl"), ("a", "kernel")]
-            return "torch._library.simple_registry", (*steps, ("a", "func"))
     return None
 
 
