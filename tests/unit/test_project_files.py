@@ -1,0 +1,88 @@
+"""What people find who pick the project up: what these files name is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY
+from tests.unit.test_layers import ROOMS
+
+GITHUB = REPOSITORY / ".github"
+MAKEFILE = (REPOSITORY / "Makefile").read_text("utf-8")
+CONTRIBUTING = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[0].split())
+
+
+def commands(workflow: dict[str, Any]) -> list[str]:
+    return [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+
+
+@pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
+def test_workflows_call_targets_that_there_are(name: str) -> None:
+    workflow = yaml.safe_load((GITHUB / "workflows" / name).read_text("utf-8"))
+    matrix = [
+        row["make"]
+        for row in workflow["jobs"]
+        .get("matrix", {})
+        .get("strategy", {"matrix": {}})["matrix"]
+        .get("include", ())
+    ]
+    called = [word for text in commands(workflow) for word in re.findall(r"\bmake ([a-z-]+)", text)]
+    assert set(called) | set(matrix) <= targets()
+    assert called or name == "release.yml"
+
+
+def test_the_matrix_has_every_python_that_is_declared() -> None:
+    workflow = yaml.safe_load((GITHUB / "workflows/ci.yml").read_text("utf-8"))
+    rows = workflow["jobs"]["matrix"]["strategy"]["matrix"]["include"]
+    tested = {"3.11", *(row["version"] for row in rows if row["make"] == "test-python")}
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = {each.rpartition(" ")[2] for each in project["classifiers"] if ":: Python :: 3." in each}
+    assert tested == declared
+
+
+def test_the_hooks_before_a_commit_are_those_of_make_lint() -> None:
+    hooks = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text("utf-8"))
+    (ruff,) = (repo for repo in hooks["repos"] if "ruff" in repo["repo"])
+    assert f"ruff=={ruff['rev'].removeprefix('v')} " in MAKEFILE
+
+
+def test_every_target_is_explained_by_make_help() -> None:
+    explained = set(re.findall(r'@echo "make ([a-z-]+)', MAKEFILE)) | set(
+        re.findall(r"; (test-python) VERSION", MAKEFILE)
+    )
+    assert targets() - {"help"} == explained
+
+
+def test_the_map_has_every_room() -> None:
+    named = re.findall(r"`(\w+)(?:/|\.py)`", CONTRIBUTING)
+    assert set(ROOMS) - {"units", "__main__", "reference"} <= set(named)
+
+
+def test_paths_in_it_exist() -> None:
+    paths = re.findall(r"`((?:[\w.-]+/)+[\w.-]+\.\w+)`", CONTRIBUTING)
+    assert len(paths) > 8
+    for path in paths:
+        places = [REPOSITORY / path, REPOSITORY / "hatch_precompile" / path]
+        assert any(place.exists() for place in places), path
+
+
+def test_the_form_for_a_bug_asks_for_what_a_wheel_carries() -> None:
+    form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE/bug.yml").read_text("utf-8"))
+    assert any("inspect --json" in field["attributes"]["label"] for field in form["body"])
+
+
+def test_the_changes_are_about_this_version() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    changes = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+    headings = re.findall(r"^## (.*)$", changes, re.MULTILINE)
+    assert headings[0] == "Unreleased" or headings[0].startswith(project["version"])
+    assert any(heading.startswith(project["version"]) for heading in headings)
