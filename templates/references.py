@@ -14,6 +14,7 @@ import marshal
 import opcode
 import re
 import sys
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 from types import BuiltinFunctionType, CodeType, FunctionType
@@ -285,43 +286,50 @@ def decode(constant: Any) -> Any:
     if type(constant) is not list:
         return constant
     tag, *parts = constant
-    if tag == "ref":
-        return check(*parts)
-    if tag == "builtins":
-        return sys.modules["builtins"].__dict__
-    if tag == "globals":
-        return resolve(parts[0], ()).__dict__
-    if tag == "tuple":
-        return tuple(decode(part) for part in parts)
-    if tag == "list":
-        return [decode(part) for part in parts]
-    if tag == "set":
-        return {decode(part) for part in parts}
-    if tag == "frozenset":
-        return frozenset(decode(part) for part in parts)
-    if tag == "dict":
-        return {decode(key): decode(value) for key, value in parts}
-    if tag == "snapshot":
-        mapping, *absent = map(decode, parts)
-        for key in absent:
-            if key in mapping:
-                raise Stale(f"{spell(*parts[0][1:3])} has {key!r}, which at the build it had not")
-        return dict(mapping)
-    if tag == "slice":
-        return slice(*(decode(part) for part in parts))
-    if tag == "range":
-        return range(*parts)
-    torch = sys.modules["torch"]
-    if tag == "size":
-        return torch.Size(parts)
-    if tag == "device":
-        return torch.device(*parts)
-    if tag == "likeness":
-        from .likeness import Likeness
+    make = _DECODERS.get(tag) if type(tag) is str else None
+    if make is None:
+        raise Stale(f"unknown constant {tag!r}")
+    return make(*parts)
 
-        return Likeness(decode(parts[0]))
-    if tag == "if-imported":
-        from .late import IfImported
 
-        return IfImported(*parts)
-    raise Stale(f"unknown constant {tag!r}")
+def _snapshot(*parts: Any) -> dict[Any, Any]:
+    mapping, *absent = map(decode, parts)
+    for key in absent:
+        if key in mapping:
+            raise Stale(f"{spell(*parts[0][1:3])} has {key!r}, which at the build it had not")
+    return dict(mapping)
+
+
+def _likeness(part: Any) -> Any:
+    from .likeness import Likeness
+
+    return Likeness(decode(part))
+
+
+def _device(kind: str, *index: int) -> Any:
+    return sys.modules["torch"].device(kind, *index)
+
+
+def _if_imported(*parts: Any) -> Any:
+    from .late import IfImported
+
+    return IfImported(*parts)
+
+
+_DECODERS: dict[str, Callable[..., Any]] = {
+    "ref": check,
+    "builtins": lambda: sys.modules["builtins"].__dict__,
+    "globals": lambda module: resolve(module, ()).__dict__,
+    "tuple": lambda *parts: tuple(map(decode, parts)),
+    "list": lambda *parts: list(map(decode, parts)),
+    "set": lambda *parts: set(map(decode, parts)),
+    "frozenset": lambda *parts: frozenset(map(decode, parts)),
+    "dict": lambda *pairs: {decode(key): decode(value) for key, value in pairs},
+    "snapshot": _snapshot,
+    "slice": lambda *parts: slice(*map(decode, parts)),
+    "range": range,
+    "size": lambda *sizes: sys.modules["torch"].Size(sizes),
+    "device": _device,
+    "likeness": _likeness,
+    "if-imported": _if_imported,
+}

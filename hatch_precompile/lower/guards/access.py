@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -13,69 +14,112 @@ from hatch_precompile.torch_internals.guardtree import GuardNode
 
 __all__ = ["access", "is_activated", "require_container"]
 
-_FUNCTION_PARTS = {"closure": "__closure__", "func_defaults": "__defaults__"}
+Write = Callable[[GuardText, GuardNode, str], str]
+
+
 _FLATTENED = ".__tensor_flatten__()"
 _FROM_NUMPY = "___from_numpy("
 _DICTS_BY_NATURE = {"get_generic_dict", "globals_dict", "type_dict", "func_kwdefaults"}
 
 
 def access(text: GuardText, node: GuardNode, base: str, frame_globals: dict[str, Any]) -> str:
-    """The expression for a node's value, `base` being the variable that holds its parent's."""
-    parent = node.parent
-    assert parent is not None
-    accessor, key = node.accessor, node.key
-    if accessor == "framelocals":
-        return f"L[{key[0]!r}]"
-    if accessor == "globals_dict":
-        if key is not frame_globals:
+    """The expression for a node's value, `base` being the variable that holds its parent's.
+
+    Raises Unsupported for an accessor that it does not know.
+    """
+    if node.accessor == "globals_dict":
+        if node.key is not frame_globals:
             raise unsupported("a guard on another module's globals", node)
         return "G"
-    if accessor in ("getattr", "generic_getattr"):
-        if accessor == "generic_getattr":
-            return f"object.__getattribute__({base}, {key!r})"
-        return f"{base}.{key}" if key.isidentifier() else f"getattr({base}, {key!r})"
-    if accessor in ("get_generic_dict", "type_dict"):
-        return f"{base}.__dict__"
-    if accessor == "code":
-        return f"plain_code({base}.__code__)"  # an activated function has other code in its place
-    if accessor in _FUNCTION_PARTS or accessor == "func_kwdefaults":
-        return f"{base}.{_FUNCTION_PARTS.get(accessor, '__kwdefaults__')}"
-    if accessor == "type":
-        return f"type({base})"
-    if accessor == "type_mro":
-        return f"{base}.__mro__"
-    if accessor in ("dict_getitem", "list_getitem", "tuple_getitem", "getitem"):
-        index = text.constant(key, None, node.source)
-        if accessor == "dict_getitem" and _overrides_getitem(parent):
-            return f"dict.__getitem__({base}, {index})"
-        return f"{base}[{index}]"
-    if accessor in ("get_key", "get_value") and parent.value is pytree_registry():
-        # Modules add to it in the order they are imported in, which is not the same in every process.
-        registered = text.constant(list(parent.value)[key], None, node.source)
-        return registered if accessor == "get_key" else f"dict.__getitem__({base}, {registered})"
-    if accessor == "get_key":
-        return f"{base}_keys[{key}]"
-    if accessor == "get_value":
-        return f"dict.__getitem__({base}, {base}_keys[{key}])"
-    if accessor == "set_getitem":
-        if not all(type(item) in (bool, int, float, complex) for item in parent.value):
-            raise unsupported("the order of a set with other elements than numbers", node)
-        return f"list({base})[{key}]"
-    if accessor in ("weakref_call", "call_function_no_args"):
-        return f"{base}()"
-    if accessor == "grad":
-        return f"{base}.grad"
-    if accessor == "tensor_property_size":
-        return f"{base}.size({key})"
-    if accessor == "tensor_property_storage_offset":
-        return f"{base}.storage_offset()"
-    if accessor == "lambda" and node.source.endswith(f"{_FLATTENED}[0]"):
+    write = _ACCESSORS.get(node.accessor)
+    if write is None:
+        raise unsupported(f"the guard accessor {node.accessor!r}", node)
+    return write(text, node, base)
+
+
+def _simple(template: str) -> Write:
+    """`{base}`: the variable of the parent; `{key}`, `{key!r}`: what dynamo's accessor was given."""
+    return lambda text, node, base: template.format(base=base, key=node.key)
+
+
+def _attribute(text: GuardText, node: GuardNode, base: str) -> str:
+    return f"{base}.{node.key}" if node.key.isidentifier() else f"getattr({base}, {node.key!r})"
+
+
+def _item(text: GuardText, node: GuardNode, base: str) -> str:
+    return f"{base}[{text.constant(node.key, None, node.source)}]"
+
+
+def _item_of_dict(text: GuardText, node: GuardNode, base: str) -> str:
+    if _overrides_getitem(_parent(node)):
+        return f"dict.__getitem__({base}, {text.constant(node.key, None, node.source)})"
+    return _item(text, node, base)
+
+
+def _key_by_place(text: GuardText, node: GuardNode, base: str) -> str:
+    return _registered(text, node) or f"{base}_keys[{node.key}]"
+
+
+def _value_by_place(text: GuardText, node: GuardNode, base: str) -> str:
+    key = _registered(text, node) or f"{base}_keys[{node.key}]"
+    return f"dict.__getitem__({base}, {key})"
+
+
+def _registered(text: GuardText, node: GuardNode) -> str:
+    """The key itself, for pytree's registry: modules add to it in the order they are imported in, which is
+    not the same in every process."""
+    mapping = _parent(node).value
+    return text.constant(list(mapping)[node.key], None, node.source) if mapping is pytree_registry() else ""
+
+
+def _item_of_set(text: GuardText, node: GuardNode, base: str) -> str:
+    if not all(type(item) in (bool, int, float, complex) for item in _parent(node).value):
+        raise unsupported("the order of a set with other elements than numbers", node)
+    return f"list({base})[{node.key}]"
+
+
+def _lambda(text: GuardText, node: GuardNode, base: str) -> str:
+    if node.source.endswith(f"{_FLATTENED}[0]"):
         return f"{base}{_FLATTENED}[0]"  # the names of the tensors that a tensor subclass wraps
-    if accessor == "lambda" and node.source.startswith(_FROM_NUMPY):
+    if node.source.startswith(_FROM_NUMPY):
         return f"from_numpy({base})"
-    if accessor == "lambda" and parent.parent is None and _is_module(node.value):
+    if _parent(node).parent is None and _is_module(node.value):
         return text.constant(node.value, None, node.source)  # an import inside the traced code
-    raise unsupported(f"the guard accessor {accessor!r}", node)
+    raise unsupported(f"the guard accessor {node.accessor!r}", node)
+
+
+_ACCESSORS: dict[str, Write] = {
+    "framelocals": lambda text, node, base: f"L[{node.key[0]!r}]",
+    "getattr": _attribute,
+    "generic_getattr": _simple("object.__getattribute__({base}, {key!r})"),
+    "get_generic_dict": _simple("{base}.__dict__"),
+    "type_dict": _simple("{base}.__dict__"),
+    # An activated function has other code in its place.
+    "code": _simple("plain_code({base}.__code__)"),
+    "closure": _simple("{base}.__closure__"),
+    "func_defaults": _simple("{base}.__defaults__"),
+    "func_kwdefaults": _simple("{base}.__kwdefaults__"),
+    "type": _simple("type({base})"),
+    "type_mro": _simple("{base}.__mro__"),
+    "getitem": _item,
+    "list_getitem": _item,
+    "tuple_getitem": _item,
+    "dict_getitem": _item_of_dict,
+    "set_getitem": _item_of_set,
+    "get_key": _key_by_place,
+    "get_value": _value_by_place,
+    "weakref_call": _simple("{base}()"),
+    "call_function_no_args": _simple("{base}()"),
+    "grad": _simple("{base}.grad"),
+    "tensor_property_size": _simple("{base}.size({key})"),
+    "tensor_property_storage_offset": _simple("{base}.storage_offset()"),
+    "lambda": _lambda,
+}
+
+
+def _parent(node: GuardNode) -> GuardNode:
+    assert node.parent is not None
+    return node.parent
 
 
 def _overrides_getitem(node: GuardNode) -> bool:
