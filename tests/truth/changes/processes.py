@@ -67,6 +67,7 @@ def _interrupted(run: Any, number: int, before_each: Callable[[], None]) -> None
             except Interrupted:
                 caught += 1
     run.note("lost", raised - caught)
+    run.make()  # how many calls there were is another number each time, and some objects count them
     run.call(label="then")
 
 
@@ -112,6 +113,7 @@ def alarm_in_the_first(run: Any) -> None:
     except Interrupted:
         caught += 1
     run.note("lost", raised - caught)
+    run.make()
     run.call(label="then")
 
 
@@ -163,7 +165,12 @@ def forked_during(run: Any) -> None:
         _in_a_child(run, call, 10.0)
         forks += 1
     thread.join()
-    run.notes = [(label, value) for label, value in run.notes if label != "the child" or value != 0]
+    # Of eager code's children one may wait for a lock of torch's for ever; none of the wheel's may.
+    run.notes = [
+        (label, value)
+        for label, value in run.notes
+        if label != "the child" or (run.role == "wheel" and value != 0)
+    ]
     run.call(label="then")
 
 
