@@ -77,7 +77,7 @@ conformance: .venv-test/.ready
 	.venv-test/bin/python tests/conformance/run.py $(CONFORMANCE)
 
 reference: .venv-lint/.ready
-	.venv-lint/bin/python -m hatch_precompile.reference
+	.venv-lint/bin/python -m hatch_precompile.generate_docs
 
 # Fails on any warning, such as a link that leads nowhere.
 docs: .venv-docs/.ready

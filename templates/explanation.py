@@ -9,8 +9,8 @@ import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .advice import remedy
 from .references import function_with
-from .remedies import remedy
 
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame

@@ -11,11 +11,11 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .errors import PrecompileError, Unfit, give_up, warn
-from .manifest import check_python, check_torch, choose_variant, read_manifest
+from .manifest import check_python, check_torch, read_manifest
 
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame
-    from .entries import Bundle
+    from .bundle import Bundle
 
 __all__ = ["Installation", "executed", "is_imported"]
 
@@ -81,7 +81,7 @@ class Installation:
 
     def when_imported(self, modules: set[str], action: Callable[[], None]) -> None:
         """Call `action` after each import of one of the modules, until all of them have been imported."""
-        from .watching import when_imported
+        from .import_hooks import when_imported
 
         self._stop_waiting.append(when_imported(modules, action))
 
@@ -124,17 +124,22 @@ class Installation:
         check_torch(self.manifest)
         # It is being watched: say at once what would be said at the first call.
         if self.mode and self.variant is None:
-            self.variant = choose_variant(self.manifest)
+            self.variant = self._variant_here()
         self.frames = [Frame(self, record, number) for number, record in enumerate(self.manifest["frames"])]
+
+    def _variant_here(self) -> str:
+        from .cpu import choose_variant
+
+        return choose_variant(self.manifest)
 
     @property
     def bundle(self) -> Bundle:
         """The files of the bundle, as the chosen variant has them. Raises Unfit if none fits this CPU."""
         if self._bundle is None:
-            from .entries import Bundle
+            from .bundle import Bundle
 
             if self.variant is None:
-                self.variant = choose_variant(self.manifest)
+                self.variant = self._variant_here()
             self._bundle = Bundle(
                 self.directory, self.package, self.manifest, self.variant, lambda: self.lock
             )
@@ -220,7 +225,7 @@ class Installation:
         reason = self.reason
         if self.entrypoints and self.variant is None and not reason:
             try:
-                self.variant = choose_variant(self.manifest)
+                self.variant = self._variant_here()
             except Unfit as error:
                 reason = str(error)
         return {

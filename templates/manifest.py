@@ -1,4 +1,4 @@
-"""The manifest of a bundle: read, and held against this Python, this torch and this CPU.
+"""The manifest of a bundle: read, and held against this Python and this torch.
 
 Nothing but the standard library at import; hatch_precompile/bundle/ writes what is read here.
 """
@@ -13,17 +13,11 @@ from typing import Any
 
 from .errors import Unfit
 
-__all__ = ["FORMAT", "check_python", "check_torch", "choose_variant", "read_manifest"]
+__all__ = ["FORMAT", "check_python", "check_torch", "read_manifest"]
 
 FORMAT = 2
 
 _KEYS = ("built_with", "variants", "entrypoints", "frames", "graphs", "resumes", "files")
-
-# Instructions that torch leaves alone at a capability of its own.
-_BEYOND = {
-    "DEFAULT": ("avx2", "fma", "avx512", "avx10", "amx"),
-    "AVX2": ("avx512", "avx10", "amx"),
-}
 
 
 def read_manifest(directory: str) -> dict[str, Any]:
@@ -120,25 +114,3 @@ def check_torch(manifest: dict[str, Any]) -> None:
             f"it was built with another build of torch {built['torch']} (source {built['torch_git'][:10]}); "
             "rebuild the wheel with the torch that is installed here"
         )
-
-
-def choose_variant(manifest: dict[str, Any]) -> str:
-    """The most demanding variant that every capability of this CPU allows.
-
-    Torch's own ATEN_CPU_CAPABILITY, which keeps its kernels to narrower vectors, keeps ours as well.
-    """
-    import torch
-
-    beyond = _BEYOND.get(torch.backends.cpu.get_cpu_capability(), ())
-    here = {
-        name
-        for name, value in torch.cpu.get_capabilities().items()
-        if value is True and not name.startswith(beyond)
-    }
-    fitting = [v for v in manifest["variants"] if set(v["requires"]) <= here]
-    if not fitting:
-        lacking = {v["name"]: sorted(set(v["requires"]) - here) for v in manifest["variants"]}
-        words = "; ".join(f"{name} needs {', '.join(flags)}" for name, flags in lacking.items())
-        raise Unfit(f"this CPU cannot run it: {words}; install a wheel with a variant for it")
-    best: str = max(fitting, key=lambda v: len(v["requires"]))["name"]
-    return best

@@ -280,8 +280,8 @@ def decode(constant: Any) -> Any:
 
     Plain values stand for themselves. A list is a tag and its parts: "ref" (module, steps,
     fingerprint), "builtins", "globals" (module), "tuple", "list", "set", "frozenset", "dict",
-    "slice", "range", "size", "device", "likeness", "snapshot" (of a dict; what must not be among its keys),
-    "if-imported" (module, parts).
+    "slice", "range", "size", "device", "parametrized", "snapshot" (of a dict; what must not be among its
+    keys), "if-imported" (module, parts).
     """
     if type(constant) is not list:
         return constant
@@ -300,10 +300,10 @@ def _snapshot(*parts: Any) -> dict[Any, Any]:
     return dict(mapping)
 
 
-def _likeness(part: Any) -> Any:
-    from .likeness import Likeness
+def _parametrized(part: Any) -> Any:
+    from .parametrized import ParametrizedClass
 
-    return Likeness(decode(part))
+    return ParametrizedClass(decode(part))
 
 
 def _device(kind: str, *index: int) -> Any:
@@ -311,7 +311,7 @@ def _device(kind: str, *index: int) -> Any:
 
 
 def _if_imported(*parts: Any) -> Any:
-    from .late import IfImported
+    from .if_imported import IfImported
 
     return IfImported(*parts)
 
@@ -330,6 +330,6 @@ _DECODERS: dict[str, Callable[..., Any]] = {
     "range": range,
     "size": lambda *sizes: sys.modules["torch"].Size(sizes),
     "device": _device,
-    "likeness": _likeness,
+    "parametrized": _parametrized,
     "if-imported": _if_imported,
 }

@@ -25,7 +25,7 @@ from hatch_precompile.lower.conditions import conditions_of
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards.function import LoweredGuards, function_codes, lower_guards
 from hatch_precompile.lower.guards.text import user_line
-from hatch_precompile.lower.inputs.records import inputs_of
+from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.records import (
     MARSHAL,
@@ -38,10 +38,10 @@ from hatch_precompile.records import (
     SkippedFrame,
 )
 from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
+from hatch_precompile.target.call import Sample, copied, mode_context
 from hatch_precompile.target.dynamic import mark_dynamic
 from hatch_precompile.target.finding import Declared, Target, find_declared, find_targets
-from hatch_precompile.target.sample import Sample, copied, mode_context
-from hatch_precompile.target.sampling import samples_of
+from hatch_precompile.target.samples import samples_of
 from hatch_precompile.torch_internals import (
     NO_OPERATIONS,
     CompiledGraph,

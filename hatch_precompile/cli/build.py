@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.live import Live
 
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find
-from hatch_precompile.cli.board import Board
 from hatch_precompile.cli.printing import note, table
+from hatch_precompile.cli.progress import Board
 from hatch_precompile.errors import BuildError, ConfigError
+from hatch_precompile.formatting import in_bytes
 from hatch_precompile.frontends.pep517 import Built, build_wheel
 from hatch_precompile.frontends.project import read_project
-from hatch_precompile.units import in_bytes
 
 __all__ = ["build"]
 

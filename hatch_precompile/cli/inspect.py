@@ -21,7 +21,7 @@ from hatch_precompile.bundle.reader import (
     with_entrypoint,
 )
 from hatch_precompile.cli.printing import count, table
-from hatch_precompile.units import in_bytes
+from hatch_precompile.formatting import in_bytes
 
 __all__ = ["inspect", "show"]
 

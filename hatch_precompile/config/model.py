@@ -2,7 +2,7 @@
 
 The structures below are the reference. Their docstrings document the keys (which are written with
 hyphens where the fields have underscores), their types validate them, and their errors name them.
-schema.json and docs/configuration.md are made from both: `python -m hatch_precompile.reference`.
+schema.json and docs/configuration.md are made from both: `python -m hatch_precompile.generate_docs`.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from jinja2 import Environment, StrictUndefined
 
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.events import Event
+from hatch_precompile.formatting import in_bytes
 from hatch_precompile.records import Part
 from hatch_precompile.report.misses import expected_misses
 from hatch_precompile.report.sizes import graph_bars, guard_bars, shares
 from hatch_precompile.report.timeline import timeline
-from hatch_precompile.units import in_bytes
 
 __all__ = ["render"]
 

@@ -8,8 +8,8 @@ import torch
 
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.call import Sample
 from hatch_precompile.target.finding import Target
-from hatch_precompile.target.sample import Sample
 from hatch_precompile.torch_internals.tensors import mark_range, mark_static
 
 __all__ = ["mark_dynamic"]

@@ -13,7 +13,7 @@ import torch
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
-from hatch_precompile.target.sample import Sample
+from hatch_precompile.target.call import Sample
 from hatch_precompile.torch_internals import inside_compile
 
 __all__ = [

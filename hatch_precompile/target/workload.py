@@ -18,8 +18,8 @@ import torch
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.call import Sample, copied, mode_context
 from hatch_precompile.target.finding import Declared, find_declared, find_reference
-from hatch_precompile.target.sample import Sample, copied, mode_context
 
 __all__ = ["recorded_calls"]
 

@@ -24,7 +24,7 @@ from hatch_precompile.torch_internals.dynamo import (
     resume_function,
     tracing_frames,
 )
-from hatch_precompile.torch_internals.folded import Call, Folded, Obstacle
+from hatch_precompile.torch_internals.folding_results import Call, Folded, Obstacle
 from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.settings import capture_settings
 

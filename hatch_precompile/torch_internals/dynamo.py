@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.folded import Folded, folded_in
 from hatch_precompile.torch_internals.folding import watching_folding
+from hatch_precompile.torch_internals.folding_results import Folded, folded_in
 
 __all__ = [
     "NO_OPERATIONS",

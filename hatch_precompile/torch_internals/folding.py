@@ -19,13 +19,13 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.torch_internals.folded import (
+from hatch_precompile.torch_internals.folding_calls import watch_calls
+from hatch_precompile.torch_internals.folding_results import (
     constants,
     folded,
     stop,
     where,
 )
-from hatch_precompile.torch_internals.folding_calls import watch_calls
 from hatch_precompile.torch_internals.folding_values import watch_values
 
 __all__ = ["watching_folding"]

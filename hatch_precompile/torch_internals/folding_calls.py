@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.folded import (
+from hatch_precompile.torch_internals.folding_results import (
     Call,
     constants,
     folded,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hatch_precompile.torch_internals.folded import (
+from hatch_precompile.torch_internals.folding_results import (
     in_the_library,
     of_torch,
     stop,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hatch_precompile.torch_internals.regions import regions_for_any_threads
+from hatch_precompile.torch_internals.parallel_regions import regions_for_any_threads
 
 __all__ = ["capture_settings"]
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import VerifyError
-from hatch_precompile.torch_internals.trees import children, inner_tensors, plain
+from hatch_precompile.torch_internals.pytrees import children, inner_tensors, plain
 
 __all__ = ["Agreement", "compare", "run_backward"]
 

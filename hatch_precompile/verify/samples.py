@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.target.call import Sample, copied, copy_of, mode_context
 from hatch_precompile.target.finding import Target, find_targets
-from hatch_precompile.target.sample import Sample, copied, copy_of, mode_context
-from hatch_precompile.target.sampling import samples_of
+from hatch_precompile.target.samples import samples_of
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
 from hatch_precompile.verify.parent import Request, SampleResult
 

@@ -11,10 +11,10 @@ import torch
 
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.call import mode_context
 from hatch_precompile.target.dynamic import mark_dynamic
 from hatch_precompile.target.finding import find_target
-from hatch_precompile.target.sample import mode_context
-from hatch_precompile.target.sampling import samples_of
+from hatch_precompile.target.samples import samples_of
 
 MODELS = "broken.models"
 

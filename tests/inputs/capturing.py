@@ -12,7 +12,7 @@ import torch
 
 from hatch_precompile.errors import BuildError
 from hatch_precompile.lower.guards.function import function_codes, lower_guards
-from hatch_precompile.lower.inputs.records import inputs_of
+from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import FrameTrace, capture_settings, dispatch_keys, tracing_frames

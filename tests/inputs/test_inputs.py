@@ -25,7 +25,7 @@ from torch import nn
 
 from hatch_precompile.capture.session import _modules_named
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.lower.inputs.records import inputs_of
+from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.torch_internals import Folded
 from hatch_precompile.torch_internals.guardtree import GuardNode

@@ -10,7 +10,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-entries = runtime("entries")
+bundles = runtime("bundle")
 Damaged = runtime("references").Damaged
 
 
@@ -23,7 +23,7 @@ def bundle(folder: Path, **graph: Any) -> Any:
     names = {"graphs/0.so": inside, "../outside.so": outside, "graphs/../../outside.so": outside}
     names[str(folder / "outside.so")] = outside
     manifest = {"files": names, "graphs": [{"libraries": {"native": "graphs/0.so"}, **graph}], "resumes": []}
-    return entries.Bundle(str(folder / "bundle"), "package", manifest, "native")
+    return bundles.Bundle(str(folder / "bundle"), "package", manifest, "native")
 
 
 def test_a_listed_file_is_read(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_every_kind_of_file_is_verified_before_anything_is_loaded(
     (tmp_path / "bundle/graphs/1.so").write_bytes(b"damaged")
     reader.manifest["files"]["graphs/1.so"] = "0" * 64
     loaded: list[str] = []
-    monkeypatch.setattr(entries.torch_private, "load_library", lambda path, name: loaded.append(path))
+    monkeypatch.setattr(bundles.torch_private, "load_library", lambda path, name: loaded.append(path))
     with pytest.raises(Damaged, match=r"graphs/1\.so is damaged"):
         reader.graph(0)
     assert [path for path in loaded if path.endswith("1.so")] == []

@@ -142,7 +142,7 @@ def test_a_backward_raises_what_eager_code_would() -> None:
         def boxed(self, inputs: list[Any]) -> Any:
             raise torch_private.GraphFailed(instead, rerun=True) from cause
 
-    boxed = runtime("wrapped")._boxed
+    boxed = runtime("autograd")._boxed
     with pytest.raises(IndexError) as raised:
         boxed(Failing(), backward=True)([])
     assert raised.value is instead

@@ -14,7 +14,7 @@ import torch
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.runtime import runtime
 
-errors, installation, manifests = map(runtime, ("errors", "installation", "manifest"))
+cpu, errors, installation, manifests = map(runtime, ("cpu", "errors", "installation", "manifest"))
 Unfit = errors.Unfit
 
 
@@ -132,7 +132,7 @@ class TestVariant:
     @staticmethod
     def choose(**variants: list[str]) -> str:
         found = [{"name": name, "requires": requires} for name, requires in variants.items()]
-        name: str = manifests.choose_variant({"variants": found})
+        name: str = cpu.choose_variant({"variants": found})
         return name
 
     def test_the_most_demanding_that_fits_is_chosen(self) -> None:
@@ -176,9 +176,9 @@ class TestVariantsByCapability:
         manifest = {"variants": [{"name": n, "requires": flags} for n, flags in self.LEVELS.items()]}
         if chosen is None:
             with pytest.raises(Unfit, match="x86-64-v2 needs sse4_2; x86-64-v3 needs sse4_2"):
-                manifests.choose_variant(manifest)
+                cpu.choose_variant(manifest)
         else:
-            assert manifests.choose_variant(manifest) == chosen
+            assert cpu.choose_variant(manifest) == chosen
 
 
 class TestGivingUp:

@@ -7,7 +7,7 @@ import pytest
 from hatch_precompile.runtime import runtime
 
 reporting = runtime("reporting")
-remedy = runtime("remedies").remedy
+remedy = runtime("advice").remedy
 
 
 def test_the_first_misses_pass_and_then_one_every_so_often() -> None:

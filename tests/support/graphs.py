@@ -65,7 +65,7 @@ def load_graph(directory: Path) -> Callable[..., Any]:
         sys.modules[parent] = ModuleType(parent)
     sys.modules[OPERATORS] = runtime("torch_private")
     manifest = json.loads((directory / "manifest.json").read_text())
-    call = runtime("entries").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
+    call = runtime("bundle").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
     text = (directory / "files/graph.txt").read_text()
     signature = text[text.index("def forward(") :].partition("\n")[0]
     names = [name or "size" for name, _ in re.findall(r"\b(?:L_(\w+)_|(s\d+)):", signature)]

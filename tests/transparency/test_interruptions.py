@@ -91,14 +91,14 @@ class TestForks:
             START
             + f"""
 import os, threading, time
-from lab._precompiled import entries
+from lab._precompiled import bundle
 inside = threading.Event()
-own_read = entries.Bundle.read
+own_read = bundle.Bundle.read
 def slow_read(self, name):
     inside.set()
     time.sleep(0.01)
     return own_read(self, name)
-entries.Bundle.read = slow_read
+bundle.Bundle.read = slow_read
 outcomes = []
 for _ in range({20 * TIMES}):
     fresh = os.fork()

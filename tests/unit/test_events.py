@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hatch_precompile.cli.board import Board
+from hatch_precompile.cli.progress import Board
 from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.events import VARIABLE, Event, emit, emit_failure, read_events, received
 from hatch_precompile.processes import run_module

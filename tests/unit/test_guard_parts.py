@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_precompile.lower.guards.shared import Block, Item, flat, function_text, share_parts
+from hatch_precompile.lower.guards.shortening import Block, Item, flat, function_text, share_parts
 
 
 def layer(base: str, first: int, number: int) -> list[Item]:

@@ -18,7 +18,7 @@ import hatch_precompile
 from hatch_precompile.config import Config, Dimension, Entrypoint, load, schema
 from hatch_precompile.config import model as config
 from hatch_precompile.config.model import HATCH_KEYS
-from hatch_precompile.reference import schema_text, with_keys
+from hatch_precompile.generate_docs import schema_text, with_keys
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "configuration.md"

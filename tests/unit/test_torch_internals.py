@@ -34,7 +34,7 @@ from hatch_precompile.config.variants import _EXTENSIONS, _LEVELS, _needed
 from hatch_precompile.errors import ConfigError, Unsupported
 from hatch_precompile.lower.guards.leaves import _LEAVES as LEAVES
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import libraries, operators, trees, vectors
+from hatch_precompile.torch_internals import libraries, operators, pytrees, vectors
 from hatch_precompile.torch_internals.folding import watching_folding
 from hatch_precompile.torch_internals.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
@@ -764,23 +764,23 @@ class TestTrees:
     """What verification looks into answers with."""
 
     def test_a_container_that_torch_knows_is_taken_apart_one_level_deep(self) -> None:
-        assert trees.children({"a": [1, 2], "b": None}) == [("['a']", [1, 2]), ("['b']", None)]
-        assert trees.children([(1,), 2]) == [("[0]", (1,)), ("[1]", 2)]
+        assert pytrees.children({"a": [1, 2], "b": None}) == [("['a']", [1, 2]), ("['b']", None)]
+        assert pytrees.children([(1,), 2]) == [("[0]", (1,)), ("[1]", 2)]
         values = torch.ones(2).max(dim=0)
-        assert [child for _, child in trees.children(values) or ()] == list(values)
-        assert trees.children([]) == []
+        assert [child for _, child in pytrees.children(values) or ()] == list(values)
+        assert pytrees.children([]) == []
 
     @pytest.mark.parametrize("leaf", [5, "text", None, torch.ones(1), object()])
     def test_anything_else_is_not(self, leaf: Any) -> None:
-        assert trees.children(leaf) is None
+        assert pytrees.children(leaf) is None
 
     def test_tensors_that_wrap_others_say_which(self) -> None:
         from torch.testing._internal.two_tensor import TwoTensor
 
-        found = trees.inner_tensors(TwoTensor(torch.ones(1), torch.ones(1)))
+        found = pytrees.inner_tensors(TwoTensor(torch.ones(1), torch.ones(1)))
         assert found is not None
         assert found[0] == ["a", "b"]
-        assert trees.inner_tensors(torch.ones(1)) is None
+        assert pytrees.inner_tensors(torch.ones(1)) is None
 
     def test_a_subclass_is_seen_without_what_it_overrides(self) -> None:
         class Loud(torch.Tensor):
@@ -789,6 +789,6 @@ class TestTrees:
                 raise AssertionError("called")
 
         loud = torch.Tensor._make_subclass(Loud, torch.ones(1))
-        assert type(trees.plain(loud)) is torch.Tensor
-        assert type(trees.plain(torch.nn.Parameter(torch.ones(1)))) is torch.Tensor
-        assert trees.plain(torch.eye(2).to_sparse()).is_sparse
+        assert type(pytrees.plain(loud)) is torch.Tensor
+        assert type(pytrees.plain(torch.nn.Parameter(torch.ones(1)))) is torch.Tensor
+        assert pytrees.plain(torch.eye(2).to_sparse()).is_sparse

@@ -13,9 +13,9 @@ import torch
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.call import Sample, copied
 from hatch_precompile.target.finding import find_targets
-from hatch_precompile.target.sample import Sample, copied
-from hatch_precompile.target.sampling import samples_of
+from hatch_precompile.target.samples import samples_of
 
 MODEL = """
 import torch

@@ -313,7 +313,7 @@ def test_status_says_what_there_is(zoo: Site) -> None:
 {START}
 zoo.models.Mlp().eval()(torch.randn(4, 8))
 zoo.models.Mlp().eval()(torch.randn(20, 8))
-logs = probe.loaded(*["zoo._precompiled." + name for name in ("reporting", "explanation", "remedies")])
+logs = probe.loaded(*["zoo._precompiled." + name for name in ("reporting", "explanation", "advice")])
 probe.result(**zoo._precompiled.status(), logs=logs)
 """).result
     assert seen["installed"] is True

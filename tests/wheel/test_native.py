@@ -129,7 +129,7 @@ before = ours()
 import zoo.models, zoo.functions, zoo.tools, zoo.bert, zoo.used
 probe.result(before=before, after=ours())
 """).result
-        assert seen == {"before": ["zoo._precompiled.watching"], "after": []}
+        assert seen == {"before": ["zoo._precompiled.import_hooks"], "after": []}
 
 
 class TestSideEffects:

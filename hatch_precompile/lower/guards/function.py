@@ -17,12 +17,12 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guards.access import access, is_activated, require_container
-from hatch_precompile.lower.guards.compiler_modules import is_late, require_if_imported
 from hatch_precompile.lower.guards.inputs import require_hooks, require_inputs
 from hatch_precompile.lower.guards.leaves import require_leaf
+from hatch_precompile.lower.guards.modules import is_late, require_if_imported
 from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.guards.text import GuardText, unsupported
-from hatch_precompile.lower.inputs.records import Inputs
+from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.torch_internals import is_compiler
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf, Relation

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.lower.guards.text import GuardText
-from hatch_precompile.lower.inputs.records import Inputs
+from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.guardtree import GuardNode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
-from hatch_precompile.lower.likeness import made_by_parametrize
+from hatch_precompile.lower.parametrized import made_by_parametrize
 from hatch_precompile.torch_internals import pytree_registry
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 
@@ -44,7 +44,9 @@ def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> 
     if id(cls) != leaf.args[0]:
         raise unsupported("a type guard on something else than the value's type", node, leaf)
     if made_by_parametrize(cls):
-        text.require(f"{text.likeness(cls, user_line(leaf))}.fits(type({variable}))", "TYPE_MATCH", leaf)
+        text.require(
+            f"{text.parametrized_class(cls, user_line(leaf))}.fits(type({variable}))", "TYPE_MATCH", leaf
+        )
         return
     name = text.constant(cls, None, user_line(leaf))
     text.require(f"type({variable}) is {name}", "TYPE_MATCH", leaf)

@@ -14,13 +14,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.lower.guards.shared import Block, Item, flat, function_text, share_parts
-from hatch_precompile.lower.likeness import likeness
+from hatch_precompile.lower.guards.shortening import Block, Item, flat, function_text, share_parts
 from hatch_precompile.lower.names import Namer, is_plain
+from hatch_precompile.lower.parametrized import parametrized_class
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 
 __all__ = ["GuardText", "unsupported", "user_line"]
+
+# Constants that are found again in each process.
+_REBOUND = ("ref", "parametrized", "snapshot", "if-imported")
 
 
 class GuardText:
@@ -85,9 +88,9 @@ class GuardText:
         """The name of a constant that is the very object."""
         return self._named(self.namer.reference(value, node, where))
 
-    def likeness(self, cls: type, where: str) -> str:
+    def parametrized_class(self, cls: type, where: str) -> str:
         """The name of a constant that knows classes made as this one was."""
-        return self._named(likeness(cls, self.namer, where))
+        return self._named(parametrized_class(cls, self.namer, where))
 
     def snapshot(self, mapping: dict[Any, Any], node: GuardNode, absent: list[Any], where: str) -> str:
         """The name of a copy of `mapping`, made at load time; there none of `absent` may be in it."""
@@ -105,7 +108,7 @@ class GuardText:
             index = self._indexes[key] = len(self.constants)
             self.constants.append(encoded)
             self._notes.append(f"# c{index}: {_note(encoded)}")
-        self.rebound += type(encoded) is list and encoded[0] in ("ref", "likeness", "snapshot", "if-imported")
+        self.rebound += type(encoded) is list and encoded[0] in _REBOUND
         return f"c{index}"
 
     def source(self) -> str:
@@ -155,7 +158,7 @@ def _has_literal(value: Any) -> bool:
 def _note(encoded: Any) -> str:
     if type(encoded) is list and encoded[0] == "ref":
         return str(runtime("references").spell(encoded[1], encoded[2]))
-    if type(encoded) is list and encoded[0] == "likeness":
+    if type(encoded) is list and encoded[0] == "parametrized":
         return f"classes made as {encoded[1][1]} was"
     if type(encoded) is list and encoded[0] == "snapshot":
         return f"{_note(encoded[1])} as it was when this was loaded"

@@ -7,8 +7,8 @@ from typing import Any
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.call import Sample
 from hatch_precompile.target.finding import find_reference
-from hatch_precompile.target.sample import Sample
 from hatch_precompile.target.workload import recorded_calls
 
 __all__ = ["as_sample", "samples_of"]

@@ -1,4 +1,4 @@
-"""The parts of a class that every process makes for itself, as data (see templates/likeness.py)."""
+"""The parts of a class that every process makes for itself, as data (see templates/parametrized.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.runtime import runtime
 
-__all__ = ["likeness", "made_by_parametrize"]
+__all__ = ["made_by_parametrize", "parametrized_class"]
 
 _MAKER = "torch.nn.utils.parametrize"
 
@@ -19,15 +19,15 @@ def made_by_parametrize(cls: type) -> bool:
     return type(cls) is type and cls.__module__ == _MAKER and cls.__name__.startswith("Parametrized")
 
 
-def likeness(cls: type, namer: Namer, where: str) -> list[Any]:
-    """A constant that the runtime decodes to the class's `Likeness`. Raises Unsupported for unknown parts."""
+def parametrized_class(cls: type, namer: Namer, where: str) -> list[Any]:
+    """A constant that the runtime decodes to a `ParametrizedClass`. Raises Unsupported for unknown parts."""
     bases = namer.constant(cls.__bases__, None, where)
     parts = [
         [key, _part(value, key, cls, namer, where)]
         for key, value in vars(cls).items()
-        if key != runtime("likeness").REMEMBERED
+        if key != runtime("parametrized").REMEMBERED
     ]
-    return ["likeness", ["tuple", cls.__name__, bases, ["dict", *parts]]]
+    return ["parametrized", ["tuple", cls.__name__, bases, ["dict", *parts]]]
 
 
 def _part(value: Any, name: str, cls: type, namer: Namer, where: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Writes what is made from the code: `python -m hatch_precompile.reference`, in a checkout.
+"""Writes what is made from the code: `python -m hatch_precompile.generate_docs`, in a checkout.
 
 From config/model.py: config/schema.json, and the lists of keys in docs/configuration.md. From
 lower/inputs/table.py: docs/inputs.md. Tests compare them.

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.lower.likeness import made_by_parametrize
 from hatch_precompile.lower.names import NAME_IT, Namer, Place
+from hatch_precompile.lower.parametrized import made_by_parametrize
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Call, Folded
 from hatch_precompile.torch_internals.guardtree import GuardNode

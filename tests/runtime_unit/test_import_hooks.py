@@ -15,7 +15,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-watching = runtime("watching")
+watching = runtime("import_hooks")
 is_imported = runtime("installation").is_imported
 
 

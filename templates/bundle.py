@@ -1,0 +1,117 @@
+"""The files of a bundle: each is held against its sha256 before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import CodeType
+from typing import Any
+
+from . import torch_private
+from .references import Damaged, decode
+
+__all__ = ["Bundle", "with_file"]
+
+
+class Bundle:
+    """Reads files of one bundle, each checked against the manifest's sha256 before it is used."""
+
+    def __init__(
+        self,
+        directory: str,
+        package: str,
+        manifest: dict[str, Any],
+        variant: str,
+        lock: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        """lock: gives what is held while anything is loaded."""
+        self._lock = lock
+        self.directory = directory
+        self.package = package
+        self.manifest = manifest
+        self.variant = variant
+        self._graphs: dict[int, Any] = {}
+
+    def read(self, name: str) -> bytes:
+        """The content of a file of the bundle; raises Damaged if it is missing or not what was built."""
+        expected = self.manifest["files"].get(name)
+        if expected is None:
+            raise Damaged(f"{name} is not listed in the manifest")
+        if os.path.isabs(name) or ".." in name.split("/"):
+            raise Damaged(f"{name} leads out of the bundle")
+        try:
+            with open(os.path.join(self.directory, name), "rb") as file:
+                content = file.read()
+        except (OSError, ValueError) as error:  # ValueError: no name of a file
+            raise Damaged(f"{name} cannot be read ({getattr(error, 'strerror', error)})") from None
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise Damaged(f"{name} is damaged (its sha256 is not the manifest's)")
+        return content
+
+    def heads(self, frame: dict[str, Any]) -> list[bytes]:
+        """The heads of a frame's entries, in their order."""
+        heads: list[bytes] = marshal.loads(self.read(frame["heads"]))
+        return heads
+
+    def graph(self, number: int) -> Callable[..., Any]:
+        """The callable of a graph; its libraries are verified and loaded the first time."""
+        if number not in self._graphs:
+            record = self.manifest["graphs"][number]
+            if "wrapping" not in record:
+                self._graphs[number] = torch_private.with_effects(self._library(record), record)
+            else:
+                from .autograd import WrappedGraph
+
+                backward = self._library(record["backward"]) if "backward" in record else None
+                wrapping = self.read(record["wrapping"])
+                graph = WrappedGraph(self._library(record), backward, wrapping, self._lock)
+                self._graphs[number] = graph.caller()
+        return self._graphs[number]
+
+    def _library(self, record: dict[str, Any]) -> Callable[..., Any]:
+        constants = [self._constant(constant) for constant in record.get("constants", ())]
+        name = record.get("python", {}).get(self.variant)
+        if name is None:
+            library = self._loaded(record["libraries"][self.variant], "inductor_entry_cpp")
+            return torch_private.library_caller(library, record, constants)
+        kernels = [self._loaded(kernel, "kernel") for kernel in record["kernels"][self.variant]]
+        names = [constant["name"] for constant in record.get("constants", ())]
+        return torch_private.python_caller(
+            compile(self.read(name), name, "exec", dont_inherit=True),
+            {"kernels": kernels, **dict(zip(names, constants, strict=True))},
+            record,
+        )
+
+    def _loaded(self, name: str, function: str) -> Callable[..., Any]:
+        self.read(name)
+        unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
+        return torch_private.load_library(os.path.join(self.directory, name), unique, function)
+
+    def _constant(self, record: dict[str, Any]) -> Any:
+        torch = sys.modules["torch"]
+        data = bytearray(self.read(record["file"]))
+        dtype = getattr(torch, record["dtype"])
+        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        return flat.reshape(record["size"])
+
+    def resume_code(self, number: int) -> CodeType:
+        record = self.manifest["resumes"][number]
+        code, constants = marshal.loads(self.read(record["code"]))
+        return with_file(code, getattr(sys.modules[record["module"]], "__file__", None) or "", constants)
+
+
+def with_file(code: CodeType, filename: str, constants: Any) -> CodeType:
+    """Bytecode with this machine's file name and the constants that marshal could not hold."""
+    consts = list(code.co_consts)
+    for index, constant in enumerate(consts):
+        if isinstance(constant, CodeType):
+            inner = [(path[1:], encoded) for path, encoded in constants if len(path) > 1 and path[0] == index]
+            consts[index] = with_file(constant, filename, inner)
+    for path, encoded in constants:
+        if len(path) == 1:
+            consts[path[0]] = decode(encoded)
+    return code.replace(co_filename=filename, co_consts=tuple(consts))
