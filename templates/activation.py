@@ -350,6 +350,8 @@ def _is_refusal(error: Exception, guard: Any, frame_locals: dict[str, Any]) -> b
     in_guard = innermost is not None and innermost.tb_frame.f_code.co_filename.startswith("<guards of ")
     if in_guard and isinstance(error, _NATURAL):
         return True
+    if torch_private.raised_by_signal(error):
+        return False  # also where the guard goes on to refuse, with an exception of the same type
     try:
         guard(frame_locals)
     except type(error) as again:
