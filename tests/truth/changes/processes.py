@@ -158,6 +158,7 @@ def forked_during(run: Any) -> None:
     """Again and again while another thread makes the first call."""
     run.load()
     call = _quietly(run)
+    run.samples()  # torch sets up its kernels at the first operator; a child of that moment waits for ever
     thread = threading.Thread(target=call)
     thread.start()
     forks = 0
