@@ -7,7 +7,7 @@ from hatch_precompile.runtime import RUNTIME_PACKAGE
 __all__ = ["FORMAT", "MANIFEST"]
 
 FORMAT = 2
-"""The runtime reads bundles of just this one (templates/installation.py has the same number)."""
+"""The runtime reads bundles of just this one (templates/manifest.py has the same number)."""
 
 MANIFEST = f"{RUNTIME_PACKAGE}/bundle/manifest.json"
 """Below the folder of the package."""

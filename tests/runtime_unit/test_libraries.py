@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 import threading
 from types import ModuleType
 from typing import Any
@@ -72,7 +71,6 @@ def test_two_wheels_load_at_the_same_time(before: str | None, monkeypatch: pytes
     assert os.environ.get(VARIABLE) == before
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_fork_while_another_thread_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child can load: it does not wait for a thread that it does not have."""
     wheel = another_wheels("forked")
