@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from . import torch_private
+from .graphs import GraphFailed
 
 __all__ = ["WrappedGraph"]
 
@@ -86,7 +87,7 @@ def _boxed(call: Any, *, backward: bool = False) -> Callable[[list[Any]], Any]:
     def boxed(inputs: list[Any]) -> Any:
         try:
             return call.boxed(inputs)
-        except torch_private.GraphFailed as failed:
+        except GraphFailed as failed:
             if not backward:
                 raise
             # There is no function that could be run again in place of a backward.

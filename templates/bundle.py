@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import CodeType
 from typing import Any
 
-from . import torch_private
+from . import graphs
 from .references import Damaged, decode
 
 __all__ = ["Bundle", "with_file"]
@@ -62,7 +62,7 @@ class Bundle:
         if number not in self._graphs:
             record = self.manifest["graphs"][number]
             if "wrapping" not in record:
-                self._graphs[number] = torch_private.with_effects(self._library(record), record)
+                self._graphs[number] = graphs.with_effects(self._library(record), record)
             else:
                 from .autograd import WrappedGraph
 
@@ -77,10 +77,10 @@ class Bundle:
         name = record.get("python", {}).get(self.variant)
         if name is None:
             library = self._loaded(record["libraries"][self.variant], "inductor_entry_cpp")
-            return torch_private.library_caller(library, record, constants)
+            return graphs.library_caller(library, record, constants)
         kernels = [self._loaded(kernel, "kernel") for kernel in record["kernels"][self.variant]]
         names = [constant["name"] for constant in record.get("constants", ())]
-        return torch_private.python_caller(
+        return graphs.python_caller(
             compile(self.read(name), name, "exec", dont_inherit=True),
             {"kernels": kernels, **dict(zip(names, constants, strict=True))},
             record,
@@ -89,7 +89,7 @@ class Bundle:
     def _loaded(self, name: str, function: str) -> Callable[..., Any]:
         self.read(name)
         unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
-        return torch_private.load_library(os.path.join(self.directory, name), unique, function)
+        return graphs.load_library(os.path.join(self.directory, name), unique, function)
 
     def _constant(self, record: dict[str, Any]) -> Any:
         torch = sys.modules["torch"]

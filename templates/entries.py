@@ -10,7 +10,7 @@ from functools import partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from . import torch_private
+from . import graphs, torch_private
 from .activation import CELLS
 from .bundle import Bundle, with_file
 from .inputs import check_inputs
@@ -115,7 +115,7 @@ class Entry:
         def run(*args: Any, **kwargs: Any) -> Any:
             try:
                 return call(*args, **kwargs)
-            except torch_private.GraphFailed as error:
+            except graphs.GraphFailed as error:
                 failure = error
             if not failure.rerun:
                 raise failure.instead
@@ -130,7 +130,7 @@ class Entry:
         kind, value = spec
         if kind in ("graph", "plain graph"):
             graph = self._bundle.graph(value + self.record["first_graph"])
-            return graph if kind == "graph" else torch_private.without_overrides(graph)
+            return graph if kind == "graph" else graphs.without_overrides(graph)
         if kind == "resume":
             number = value + self.record["first_resume"]
             return self.frame.installation.resume_function(number)

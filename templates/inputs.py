@@ -16,6 +16,7 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -107,7 +108,7 @@ def described(cls: type, names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
     """Those of `names` that a class itself defines, each with the mark of what it has there."""
     own = vars(cls)
     held = isinstance(cls, enum.EnumMeta)
-    found = ((name, own[name]) for name in sorted(names & own.keys()) if name not in _UNSEEN)
+    found = ((name, own[name]) for name in sorted(filter(names.__contains__, own)) if name not in _UNSEEN)
     if cls.__module__.partition(".")[0] == "torch":
         # Dynamo knows what many of these do, such as Module.__getattr__, and does not trace them. It puts
         # an __init__ of its own into torch.nn.Module.
@@ -162,11 +163,42 @@ def _held(value: Any, held: bool, depth: int) -> list[Any] | None:
 def registered(classes: dict[int, type]) -> tuple[tuple[int, int], ...]:
     """(class, abstract class), by number, for each pair of which the one was registered as the other."""
     abstract = [(number, cls) for number, cls in classes.items() if isinstance(cls, abc.ABCMeta)]
+    may_be = {number: _may_be_registered(base) for number, base in abstract}
     return tuple(
         (one, other)
         for one, cls in classes.items()
         for other, base in abstract
-        if base not in cls.__mro__ and issubclass(cls, base)
+        if base not in cls.__mro__ and may_be[other](cls) and issubclass(cls, base)
+    )
+
+
+def _may_be_registered(base: Any) -> Callable[[type], bool]:
+    """What `issubclass(cls, base)` would say, or True where that has to be asked.
+
+    It asks each class below `base` (Iterable has a hundred), for each `cls` anew. What they could say yes to
+    is gathered once here. `abc._get_dump`: CPython 3.7 to 3.14.
+    """
+    dump = getattr(abc, "_get_dump", None)
+    below: list[Any] = [base]
+    registered: set[Any] = set()
+    hooks: list[Any] = []
+    for cls in below:
+        hook = getattr(cls.__subclasshook__, "__func__", None)
+        # The hooks of collections.abc answer for the class they are in alone.
+        known = hook is None or hook.__module__ == "collections.abc"
+        asks: Any = type(cls).__subclasscheck__
+        if not known or dump is None or asks is not abc.ABCMeta.__subclasscheck__:
+            return lambda cls: True
+        if "__subclasshook__" in vars(cls):
+            hooks.append(cls.__subclasshook__)
+        registered.update(reference() for reference in dump(cls)[0])
+        below += type.__subclasses__(cls)
+    registered.discard(None)  # of a class that is gone
+    plain = {cls for cls in registered if type(cls) is type}
+    others = [*(other.__subclasscheck__ for other in registered - plain), *hooks]
+    return lambda cls: (
+        not plain.isdisjoint(cls.__mro__)
+        or any(answer(cls) not in (False, NotImplemented) for answer in others)
     )
 
 

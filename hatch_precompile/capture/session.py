@@ -105,8 +105,8 @@ class _Session:
         self.failure: BuildError | None = None
         self.skipped: dict[CodeType, SkippedFrame] = {}
         # Here it is the runtime's module itself, in the target process the wheel's copy of it.
-        self.operators = f"{package}.{RUNTIME_PACKAGE}.torch_private"
-        sys.modules[self.operators] = runtime("torch_private")
+        self.operators = f"{package}.{RUNTIME_PACKAGE}.graphs"
+        sys.modules[self.operators] = runtime("graphs")
         # The prefix of the names put into other modules' globals: ours alone, and the same in every build.
         owner = f"{package} {entrypoint.name}"
         self.prefix = f"__precompiled_{hashlib.sha256(owner.encode()).hexdigest()[:8]}"

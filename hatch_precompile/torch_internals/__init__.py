@@ -2,7 +2,7 @@
 
 Seen in torch 2.13.0, 2.14.0 and 2.15.0. tests/unit/test_torch_internals.py fails first when one of them
 changes.
-The runtime's own list is templates/torch_private.py.
+The runtime's own are templates/torch_private.py and templates/graphs.py.
 """
 
 from __future__ import annotations

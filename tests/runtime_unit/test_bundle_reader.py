@@ -70,7 +70,7 @@ def test_every_kind_of_file_is_verified_before_anything_is_loaded(
     (tmp_path / "bundle/graphs/1.so").write_bytes(b"damaged")
     reader.manifest["files"]["graphs/1.so"] = "0" * 64
     loaded: list[str] = []
-    monkeypatch.setattr(bundles.torch_private, "load_library", lambda path, name: loaded.append(path))
+    monkeypatch.setattr(bundles.graphs, "load_library", lambda path, name: loaded.append(path))
     with pytest.raises(Damaged, match=r"graphs/1\.so is damaged"):
         reader.graph(0)
     assert [path for path in loaded if path.endswith("1.so")] == []

@@ -10,7 +10,7 @@ import torch
 
 from hatch_precompile.runtime import runtime
 
-torch_private = runtime("torch_private")
+graphs = runtime("graphs")
 
 
 def tensors_of(handles: list[Any]) -> list[torch.Tensor]:
@@ -25,9 +25,9 @@ def handles_of(tensors: list[torch.Tensor]) -> list[Any]:
 
 def caller_of(kind: str, library: Any) -> Any:
     if kind == "library":
-        return torch_private.library_caller(lambda handles: handles_of(library(tensors_of(handles))), {}, [])
+        return graphs.library_caller(lambda handles: handles_of(library(tensors_of(handles))), {}, [])
     source = "def call(args):\n    inputs = list(args)\n    args.clear()\n    return run(inputs)"
-    return torch_private.python_caller(compile(source, "graph.py", "exec"), {"run": library}, {})
+    return graphs.python_caller(compile(source, "graph.py", "exec"), {"run": library}, {})
 
 
 @pytest.mark.parametrize("kind", ["library", "python"])
@@ -70,7 +70,7 @@ def test_an_input_in_a_box_is_the_librarys_to_free(kind: str) -> None:
     ],
 )
 def test_what_a_library_says_is_translated(text: str, kind: type, instead: str) -> None:
-    translated = torch_private._as_eager(RuntimeError(text))
+    translated = graphs._as_eager(RuntimeError(text))
     assert type(translated) is kind
     assert str(translated) == instead
 
@@ -82,7 +82,7 @@ def test_an_error_of_python_code_is_its_own() -> None:
         def __call__(self, handles: list[Any]) -> Any:
             raise RuntimeError("index out of bounds: 0 <= tmp4 < 3L")
 
-    call = torch_private.library_caller(Fake(), {}, [])
+    call = graphs.library_caller(Fake(), {}, [])
     for function, inputs in ((call, (torch.ones(1),)), (call.boxed, ([torch.ones(1)],))):
         with pytest.raises(RuntimeError) as raised:
             function(*inputs)
@@ -94,8 +94,8 @@ def test_an_error_of_python_code_is_its_own() -> None:
 def test_an_error_of_the_library_is_the_graphs(changes: bool, boxed: bool) -> None:
     record = {"changes_inputs": True} if changes else {}
     # A builtin that raises in the caller's own frame, as a library does.
-    call = torch_private.library_caller(torch._C._nn.linear, record, [])
-    with pytest.raises(torch_private.GraphFailed) as raised:
+    call = graphs.library_caller(torch._C._nn.linear, record, [])
+    with pytest.raises(graphs.GraphFailed) as raised:
         call.boxed([torch.ones(1)]) if boxed else call(torch.ones(1))
     assert raised.value.rerun is not changes
     assert isinstance(raised.value, RuntimeError)
@@ -124,7 +124,7 @@ def test_a_view_of_another_dtype_is_made_anew(base: torch.Tensor, make: Any) -> 
     """From an input and what the library returned, which shares its memory and nothing else."""
     with torch.no_grad():
         expected = make(base)
-        again = torch_private._view_like(base, expected.detach())
+        again = graphs._view_like(base, expected.detach())
     assert again.dtype == expected.dtype
     assert again.stride() == expected.stride()
     assert torch.equal(again, expected)
@@ -140,12 +140,12 @@ def test_a_backward_raises_what_eager_code_would() -> None:
 
     class Failing:
         def boxed(self, inputs: list[Any]) -> Any:
-            raise torch_private.GraphFailed(instead, rerun=True) from cause
+            raise graphs.GraphFailed(instead, rerun=True) from cause
 
     boxed = runtime("autograd")._boxed
     with pytest.raises(IndexError) as raised:
         boxed(Failing(), backward=True)([])
     assert raised.value is instead
     assert raised.value.__cause__ is cause
-    with pytest.raises(torch_private.GraphFailed):
+    with pytest.raises(graphs.GraphFailed):
         boxed(Failing())([])

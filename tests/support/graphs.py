@@ -18,7 +18,7 @@ import torch
 
 from hatch_precompile.runtime import runtime
 
-OPERATORS = "graphs_of_tests._precompiled.torch_private"
+OPERATORS = "graphs_of_tests._precompiled.graphs"
 
 
 def save_graph(
@@ -63,7 +63,7 @@ def load_graph(directory: Path) -> Callable[..., Any]:
     `size` for what is dynamic in them."""
     for parent in ("graphs_of_tests", "graphs_of_tests._precompiled"):
         sys.modules[parent] = ModuleType(parent)
-    sys.modules[OPERATORS] = runtime("torch_private")
+    sys.modules[OPERATORS] = runtime("graphs")
     manifest = json.loads((directory / "manifest.json").read_text())
     call = runtime("bundle").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
     text = (directory / "files/graph.txt").read_text()

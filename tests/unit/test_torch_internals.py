@@ -546,7 +546,7 @@ class TestRuntime:
         code = (
             "import sys, torch\n"
             "from hatch_precompile.runtime import runtime\n"
-            "private = runtime('torch_private')\n"
+            "private, _ = runtime('torch_private'), runtime('graphs')\n"
             "private.guard_namespace()\n"
             "private.StateGuard(private._guards.GlobalStateGuard().__getstate__())\n"
             "loaded = [m for m in ('torch._dynamo', 'torch._inductor') if m in sys.modules]\n"

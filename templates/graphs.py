@@ -1,0 +1,302 @@
+"""Graphs as callables: a library or kernels in, what torch needs around them, what their failures become.
+
+The private torch APIs of this are here, seen in torch 2.13.0, 2.14.0 and 2.15.0.
+tests/unit/test_torch_internals.py fails first when one of them changes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from types import CodeType
+from typing import Any
+
+import torch
+from torch._C._dynamo import guards as _guards
+
+from .torch_private import leave_untraced
+
+__all__ = [
+    "GraphFailed",
+    "custom_op_wrapper",
+    "library_caller",
+    "load_library",
+    "python_caller",
+    "with_effects",
+    "without_overrides",
+]
+
+
+class GraphFailed(RuntimeError):
+    """A graph failed at the data of a call. The library's own error is the cause.
+
+    rerun: whether the call can be made again by eager code, which then raises what it should: the graph did
+    not write to its inputs. instead: the nearest to that, for where it cannot.
+    """
+
+    def __init__(self, instead: BaseException, *, rerun: bool) -> None:
+        super().__init__(str(instead))
+        self.instead = instead
+        self.rerun = rerun
+
+
+# The environment is one for all wheels of a process, so they take turns: a lock where all of them find it.
+# The child of a fork has a new one; the thread that held the other may not be there.
+_LOADING = "_hatch_precompile_loading"
+os.register_at_fork(after_in_child=lambda: vars(torch).pop(_LOADING, None))
+
+
+def load_library(path: str, name: str, function: str) -> Callable[..., Any]:
+    """A function of a shared library: `inductor_entry_cpp` of a whole graph takes and returns tensor handles,
+    `kernel` of one of its kernels takes tensors and numbers.
+
+    The library asks the environment for the address of a function of torch's; the variable is there
+    only while it loads. Nothing is compiled and no process is started.
+    """
+    variable = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
+    with vars(torch).setdefault(_LOADING, threading.RLock()):
+        before = os.environ.get(variable)
+        os.environ[variable] = str(_guards._torchinductor_pyobject_tensor_data_ptr)
+        try:
+            # The last part must be the name the library was compiled with (its PyInit_ function).
+            loader = ExtensionFileLoader(f"{name}.{function}", path)
+            module = loader.create_module(ModuleSpec(loader.name, loader, origin=path))
+            loader.exec_module(module)
+        finally:
+            if before is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = before
+    entry: Callable[..., Any] = getattr(module, function)
+    return entry
+
+
+# The frame in which an operator that is implemented in C++ raises.
+_OPERATOR_CALL = torch._ops.OpOverload.__call__.__code__.co_filename
+
+
+def _failure(error: Exception, record: dict[str, Any], *files: str) -> Exception:
+    """What to raise for an exception that came out of a graph, which has these source files.
+
+    One that Python code raised, an operator's or a signal handler's, goes on as it is.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename not in (__file__, _OPERATOR_CALL, *files):
+            return error
+        trace = trace.tb_next
+    return GraphFailed(_as_eager(error), rerun=not record.get("changes_inputs", False))
+
+
+# Compiled when the first graph fails. Kernels that stand alone say first where they are.
+_PLACE = r"^\w+, graph\.cpp:\d+, "
+_BOUNDS = r"(?m)index out of bounds: .*?(?:< (?P<size>\d+)L?)?$"
+
+
+def _as_eager(error: Exception) -> Exception:
+    """The nearest to what eager code would have raised in place of a library's error."""
+    text = re.sub(_PLACE, "", str(error).partition("\nException raised from ")[0].strip())
+    if type(error) is not RuntimeError or not text:
+        return error
+    if " API call failed at " in text:
+        text = _last_error() or text
+    bounds = re.search(_BOUNDS, text)
+    if bounds is not None:
+        size = f" with size {bounds['size']}" if bounds["size"] else ""
+        return IndexError(f"index out of range in self: it is out of bounds for dimension{size}")
+    kind = torch.linalg.LinAlgError if text.startswith("linalg.") else RuntimeError
+    return kind(text)
+
+
+def _last_error() -> str:
+    """What torch's C++ code said last in this thread, where a library knows only which call failed."""
+    import ctypes
+
+    try:
+        libtorch = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+        said = libtorch.torch_exception_get_what_without_backtrace
+    except (OSError, AttributeError):  # another system's name for it, or another torch's
+        return ""
+    said.restype = ctypes.c_char_p
+    return (said() or b"").decode(errors="replace").strip()
+
+
+def library_caller(
+    library: Callable[[list[Any]], list[Any]], record: dict[str, Any], constants: list[Any]
+) -> Callable[..., Any]:
+    """The Python callable for one library: positional inputs, a list of outputs. It raises GraphFailed.
+
+    Numbers become CPU tensors on the way in, which is how the library takes symbolic sizes. `boxed`, an
+    attribute, takes a list of inputs and empties it, so that the library can free each after its last use.
+    """
+    to_handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors
+    from_handles = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs
+    Tensor, as_tensor = torch.Tensor, torch.tensor  # noqa: N806
+    scalars = record.get("scalar_outputs", ())
+
+    def call(*inputs: Any) -> Any:
+        tensors = [item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs]
+        tensors.extend(constants)
+        handles = to_handles(tensors)
+        try:
+            outputs = library(handles)
+        except Exception as error:
+            if (failure := _failure(error, record)) is error:
+                raise
+            raise failure from error
+        return from_handles(outputs)
+
+    def call_with_scalars(*inputs: Any) -> Any:
+        outputs = call(*inputs)
+        for index in scalars:
+            outputs[index] = outputs[index].item()
+        return outputs
+
+    def boxed(inputs: list[Any]) -> Any:
+        handles = to_handles(
+            [
+                *(item if isinstance(item, Tensor) else as_tensor(item, device="cpu") for item in inputs),
+                *constants,
+            ]
+        )
+        inputs.clear()
+        try:
+            outputs = from_handles(library(handles))
+        except Exception as error:
+            if (failure := _failure(error, record)) is error:
+                raise
+            raise failure from error
+        for index in scalars:
+            outputs[index] = outputs[index].item()
+        return outputs
+
+    for function in (call, call_with_scalars, boxed):
+        leave_untraced(function, below=True)
+    caller: Callable[..., Any] = call_with_scalars if scalars else call
+    caller.boxed = boxed  # type: ignore[attr-defined]
+    return caller
+
+
+def python_caller(code: CodeType, namespace: dict[str, Any], record: dict[str, Any]) -> Callable[..., Any]:
+    """The callable for a graph whose kernels are called from Python: positional inputs, a list of outputs.
+
+    code: of a module with a function `call`, which empties the list it is given; namespace: its kernels and
+    constants. The callable raises GraphFailed; it has a `boxed`, too.
+    """
+    exec(code, namespace)
+    wrapper = namespace["call"]
+
+    def boxed(inputs: list[Any]) -> Any:
+        try:
+            return list(wrapper(inputs))
+        except Exception as error:
+            if (failure := _failure(error, record, code.co_filename)) is error:
+                raise
+            raise failure from error
+
+    def call(*inputs: Any) -> Any:
+        return boxed(list(inputs))
+
+    for function in (call, boxed):
+        leave_untraced(function, below=True)
+    call.boxed = boxed  # type: ignore[attr-defined]
+    return call
+
+
+def without_overrides(graph: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph in which what subclasses of tensors do to operations is contained already."""
+
+    def call(*inputs: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return graph(*inputs)
+
+    leave_untraced(call, below=True)
+    return call
+
+
+def custom_op_wrapper(name: str, *arguments: Any) -> Any:
+    """Call an operator for a library that has no C function for it: tensor handles in, handles out.
+
+    The library looks this function up by its name. `name` is such as "torch.ops.package.op.default".
+    """
+    operator: Any = torch.ops
+    for part in name.split(".")[2:]:
+        operator = getattr(operator, part)
+    values = [_from_handle(argument) for argument in arguments]
+    only = [argument.name for argument in operator._schema.arguments if argument.kwarg_only]
+    plain = len(operator._schema.arguments) - len(only)
+    result = operator(*values[:plain], **dict(zip(only, values[plain:], strict=False)))
+    if isinstance(result, (list, tuple)):
+        tensors = [torch.empty(0) if tensor is None else tensor for tensor in result]
+        return torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(tensors)
+    return None if result is None else torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(result)
+
+
+def _from_handle(argument: Any) -> Any:
+    if type(argument).__name__ == "PyCapsule":  # the type itself has no name in Python
+        return torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(argument)
+    if isinstance(argument, (list, tuple)):
+        return type(argument)(_from_handle(item) for item in argument)
+    return argument
+
+
+# What some graphs need around the call, as AOTAutograd's runtime wrapper does it for inference graphs.
+_EFFECTS = (
+    "disable_grad",
+    "disable_autocast",
+    "written_inputs",
+    "copied_inputs",
+    "input_outputs",
+    "view_outputs",
+)
+
+
+def with_effects(call: Callable[..., Any], record: dict[str, Any]) -> Callable[..., Any]:
+    """A graph's caller with its effects: inputs written, outputs that are inputs or views of them."""
+    if not any(record.get(effect) for effect in _EFFECTS):
+        return call
+    written = record.get("written_inputs", ())
+    copied = record.get("copied_inputs", ())
+    same = {int(index): source for index, source in record.get("input_outputs", {}).items()}
+    views = {int(index): source for index, source in record.get("view_outputs", {}).items()}
+    no_autocast = record.get("disable_autocast", False)
+
+    def run(*inputs: Any) -> Any:
+        if written:
+            torch.autograd.graph.increment_version([inputs[index] for index in written])
+        had_grad = torch.is_grad_enabled()
+        try:
+            if had_grad:
+                torch._C._set_grad_enabled(False)
+            if no_autocast:
+                with torch._C._DisableAutocast():
+                    outputs = call(*inputs)
+            else:
+                outputs = call(*inputs)
+            for index, value in zip(copied, outputs, strict=False):
+                inputs[index].copy_(value)
+        finally:
+            if had_grad:
+                torch._C._set_grad_enabled(True)
+        outputs = outputs[len(copied) :]
+        for index, source in same.items():
+            outputs[index] = inputs[source]
+        for index, source in views.items():
+            outputs[index] = _view_like(inputs[source], outputs[index])
+        return outputs
+
+    leave_untraced(run, below=True)
+    return run
+
+
+def _view_like(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """A view of `base` with the shape, strides, offset and dtype of a view the library made of it."""
+    if base.dtype != view.dtype:
+        # Strides and offset count elements of the view's dtype, from the beginning of the memory.
+        base = base.as_strided((base.untyped_storage().nbytes() // base.element_size(),), (1,), 0)
+        smaller = max(1, view.element_size() // base.element_size())
+        base = base[: base.numel() // smaller * smaller].view(view.dtype)
+    return base.as_strided(view.size(), view.stride(), view.storage_offset())

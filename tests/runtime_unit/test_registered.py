@@ -1,0 +1,101 @@
+"""Which classes were registered as another: found without asking everything that `issubclass` asks."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import collections.abc
+import gc
+import numbers
+import random
+from typing import Any, Protocol, runtime_checkable
+
+import pytest
+
+from hatch_precompile.runtime import runtime
+
+inputs = runtime("inputs")
+
+
+class Shape(metaclass=abc.ABCMeta):
+    """Something is registered with it."""
+
+
+class Round(Shape):
+    """Something is registered below."""
+
+
+class Marker(metaclass=abc.ABCMeta):
+    """Itself registered, with others registered as it."""
+
+
+class Ball: ...
+
+
+class Coin: ...
+
+
+class Dot: ...
+
+
+class Blob: ...
+
+
+Shape.register(Ball)
+Round.register(Coin)
+Shape.register(Marker)
+Marker.register(Dot)
+
+
+class Asks(metaclass=abc.ABCMeta):
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        return other is Blob or NotImplemented
+
+
+class AsksBelow(Shape):
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        return other is Blob or NotImplemented
+
+
+class Own(abc.ABCMeta):
+    def __subclasscheck__(cls, other: type) -> bool:
+        return other is Blob
+
+
+class WithOwn(metaclass=Own): ...
+
+
+@runtime_checkable
+class HasSize(Protocol):
+    def size(self) -> int: ...
+
+
+ABSTRACT = [
+    *(Shape, Round, Marker, Asks, AsksBelow, WithOwn, HasSize, numbers.Number, numbers.Integral),
+    *(collections.abc.Iterable, collections.abc.Mapping, collections.abc.Sequence, collections.abc.Sized),
+    *(collections.abc.Hashable, collections.abc.Callable, collections.abc.Collection),
+]
+
+
+@pytest.mark.parametrize("base", ABSTRACT, ids=lambda base: base.__name__)
+def test_none_that_is_registered_is_passed_over(base: Any) -> None:
+    every = [cls for cls in gc.get_objects() if issubclass(type(cls), type)]
+    some = random.Random(0).sample(every, min(len(every), 800))
+    may_be = inputs._may_be_registered(base)
+    for cls in [Ball, Coin, Dot, Blob, int, dict, collections.deque, collections.OrderedDict, *some]:
+        if base in cls.__mro__ or getattr(cls, "_is_protocol", False):
+            continue
+        try:
+            registered = issubclass(cls, base)
+        except Exception:  # some do not like to be asked
+            continue
+        assert may_be(cls) or not registered, cls
+
+
+def test_what_is_registered_is_found_and_most_is_not_asked() -> None:
+    classes = dict(enumerate([Shape, Ball, Coin, Dot, Blob, Round, collections.abc.Mapping, dict, list]))
+    assert set(inputs.registered(classes)) == {(1, 0), (2, 0), (3, 0), (4, 0), (2, 5), (7, 6)}
+    may_be = inputs._may_be_registered(collections.abc.Mapping)
+    assert [may_be(cls) for cls in (dict, list, Ball)] == [True, False, False]
