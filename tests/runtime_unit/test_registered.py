@@ -17,7 +17,7 @@ from hatch_precompile.runtime import runtime
 inputs = runtime("inputs")
 
 
-class Shape(metaclass=abc.ABCMeta):
+class Shape(metaclass=abc.ABCMeta):  # noqa: B024
     """Something is registered with it."""
 
 
@@ -25,7 +25,7 @@ class Round(Shape):
     """Something is registered below."""
 
 
-class Marker(metaclass=abc.ABCMeta):
+class Marker(metaclass=abc.ABCMeta):  # noqa: B024
     """Itself registered, with others registered as it."""
 
 
@@ -47,7 +47,7 @@ Shape.register(Marker)
 Marker.register(Dot)
 
 
-class Asks(metaclass=abc.ABCMeta):
+class Asks(metaclass=abc.ABCMeta):  # noqa: B024
     @classmethod
     def __subclasshook__(cls, other: type) -> Any:
         return other is Blob or NotImplemented
