@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from hatch_precompile.torch_internals.linear import linear_layers_by_processor
 from hatch_precompile.torch_internals.parallel_regions import regions_for_any_threads
 
 __all__ = ["capture_settings"]
@@ -83,6 +84,7 @@ def capture_settings(
         _without_paths(),
         _side_by_side(),
         regions_for_any_threads(),
+        linear_layers_by_processor(),
         _symbolic(symbolic := Numbers(numbers)),
     ):
         yield symbolic

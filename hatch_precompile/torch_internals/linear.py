@@ -1,0 +1,163 @@
+"""Which library multiplies matrices: decided for the processor that a wheel runs on.
+
+Torch carries two, MKL and oneDNN, and float32 goes to MKL (`addmm`, `mm`). That one runs at about half speed
+on processors that are not Intel's; oneDNN looks at what they can do alone. So a linear layer becomes a call
+of a function that is compiled into the library of its graph, and that one asks the processor. Small layers
+stay as they are: what oneDNN needs to set up a call is more than it could save.
+Seen in torch 2.13.0 (torch/_inductor/kernel/mm.py, torch/csrc/inductor/aoti_torch/c/shim_cpu.h).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["linear_layers_by_processor"]
+
+# Multiplications, m x n x k, from which oneDNN's set-up of some microseconds does not count.
+_WORTH_IT = 1 << 20
+
+# As torch's own C functions: handles in, the handle of a new tensor out, an error code returned.
+# input: (m, k); weight: (n, k); bias: (n) or null. All are contiguous and float32.
+_FUNCTION = """
+#include <torch/csrc/inductor/aoti_torch/c/shim_cpu.h>
+namespace {
+#ifndef PRECOMPILED_MKL_IS_FAST
+#define PRECOMPILED_MKL_IS_FAST (__builtin_cpu_init(), __builtin_cpu_is("intel"))
+#endif
+[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_linear(
+        AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, AtenTensorHandle* result) {
+    static const bool mkl_is_fast = PRECOMPILED_MKL_IS_FAST;
+    int64_t *rows, *sizes, offset;
+    if (auto error = aoti_torch_get_sizes(input, &rows)) return error;
+    if (auto error = aoti_torch_get_sizes(weight, &sizes)) return error;
+    const int64_t m = rows[0], n = sizes[0], k = sizes[1];
+    if (!mkl_is_fast && m >= WORTH_IT / (n * k)) {
+        const double* no_numbers[] = {nullptr};
+        const char* no_word = "";
+        return aoti_torch_cpu__linear_pointwise(
+            input, weight, bias ? &bias : nullptr, "none", no_numbers, 0, &no_word, result);
+    }
+    const int64_t turned_sizes[] = {k, n}, turned_strides[] = {1, k};
+    const int64_t result_sizes[] = {m, n}, result_strides[] = {n, 1};
+    const int32_t dtype = aoti_torch_dtype_float32(), device = aoti_torch_device_type_cpu();
+    if (auto error = aoti_torch_get_storage_offset(weight, &offset)) return error;
+    AtenTensorHandle turned, made;
+    if (auto error = aoti_torch__reinterpret_tensor(weight, 2, turned_sizes, turned_strides, offset, &turned))
+        return error;
+    RAIIAtenTensorHandle turned_owner(turned);
+    if (auto error = aoti_torch_empty_strided(2, result_sizes, result_strides, dtype, device, 0, &made))
+        return error;
+    RAIIAtenTensorHandle owner(made);
+    if (auto error = bias ? aoti_torch_cpu_addmm_out(made, bias, input, turned, 1.0, 1.0)
+                          : aoti_torch_cpu_mm_out(made, input, turned))
+        return error;
+    *result = owner.release();
+    return AOTI_TORCH_SUCCESS;
+}
+}
+""".replace("WORTH_IT", str(_WORTH_IT))
+
+
+@contextlib.contextmanager
+def linear_layers_by_processor() -> Iterator[None]:
+    """Have linear layers that are lowered while the block runs choose their library where they run."""
+    from torch._inductor.lowering import lowerings
+
+    aten = torch.ops.aten
+    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
+        yield
+        return
+    before = {target: lowerings[target] for target in (aten.addmm.default, aten.mm.default)}
+    lowerings[aten.addmm.default] = _addmm(before[aten.addmm.default])
+    lowerings[aten.mm.default] = _mm(before[aten.mm.default])
+    try:
+        yield
+    finally:
+        lowerings.update(before)
+
+
+def _addmm(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def lower(bias: Any, x: Any, w: Any, **kwargs: Any) -> Any:
+        whole = bias.get_size() == [w.get_size()[1]] and bias.get_dtype() == torch.float32
+        if kwargs or not whole or not _fits(x, w):
+            return otherwise(bias, x, w, **kwargs)
+        return _linear(x, w, bias)
+
+    return lower
+
+
+def _mm(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def lower(x: Any, w: Any, **kwargs: Any) -> Any:
+        return _linear(x, w, None) if not kwargs and _fits(x, w) else otherwise(x, w, **kwargs)
+
+    return lower
+
+
+def _fits(x: Any, w: Any) -> bool:
+    """Whether it is a layer for the function: float32, known sizes of a weight that lies as a layer has it,
+    and an input that need not be copied for it."""
+    from torch._inductor import config, ir
+    from torch._inductor.virtualized import V
+
+    if not V.graph.cpp_wrapper or config.max_autotune or config.max_autotune_gemm:
+        return False
+    if any(each.get_dtype() != torch.float32 or each.get_device().type != "cpu" for each in (x, w)):
+        return False
+    (m, _), (k, n) = x.get_size(), w.get_size()
+    if not (_is_number(k) and _is_number(n)) or min(k, n) < 1 or (_is_number(m) and m * n * k < _WORTH_IT):
+        return False
+    if not ir.is_storage_and_layout(w) or not _is_turned(w, int(k)):
+        return False
+    return not ir.is_storage_and_layout(x) or _is_contiguous(x)
+
+
+def _is_number(size: Any) -> bool:
+    return isinstance(size, int) or bool(size.is_number)
+
+
+def _is_turned(w: Any, k: int) -> bool:
+    """Whether (k, n) is the transpose of what lies in memory."""
+    from torch._inductor import ir
+
+    _, layout = ir.as_storage_and_layout(w, freeze=False)
+    return isinstance(layout, ir.FixedLayout) and list(layout.stride) == [1, k]
+
+
+def _is_contiguous(x: Any) -> bool:
+    from torch._inductor import ir
+
+    _, layout = ir.as_storage_and_layout(x, freeze=False)
+    return not isinstance(layout, ir.FixedLayout) or layout.is_contiguous()
+
+
+def _linear(x: Any, w: Any, bias: Any) -> Any:
+    from torch._inductor import ir
+    from torch._inductor.lowering import permute
+
+    class Linear(ir.ExternKernelAlloc):
+        """The call of the function."""
+
+        def __init__(self, layout: Any, inputs: list[Any]) -> None:
+            constants = () if len(inputs) == 3 else (None,)
+            super().__init__(layout, inputs, constants, cpp_kernel_name="aoti_torch_cpu_precompiled_linear")
+
+        def codegen(self, wrapper: Any) -> None:
+            if _FUNCTION not in wrapper.header.getvalue():
+                wrapper.header.splice(_FUNCTION)
+            super().codegen(wrapper)
+
+        def apply_constraint(self) -> None:
+            pass
+
+    need = ir.ExternKernel.require_contiguous
+    inputs = [need(ir.ExternKernel.realize_input(each)) for each in (x, permute(w, [1, 0]))]
+    if bias is not None:
+        inputs.append(need(ir.ExternKernel.realize_input(bias)))
+    (m, _), (_, n) = x.get_size(), w.get_size()
+    layout = ir.FixedLayout(device=x.get_device(), dtype=x.get_dtype(), size=[m, n], stride=[n, 1])
+    return ir.TensorBox.create(Linear(layout, inputs))
