@@ -35,6 +35,7 @@ class GraphRecord(msgspec.Struct, frozen=True):
     written_inputs: list[int] = []
     copied_inputs: list[int] = []
     changes_inputs: bool = False
+    weights: str = ""
     constants: list[dict[str, object]] = []
     python: dict[str, str] = {}
     kernels: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-__all__ = ["explain", "install", "status", "uninstall"]
+__all__ = ["explain", "install", "refresh", "status", "uninstall"]
 
 _installation: Any = None
 _reason = "not installed"
@@ -45,15 +45,23 @@ def install(variant: str | None = None) -> None:
 
 
 def status() -> dict[str, Any]:
-    """What is installed here: `{"installed", "reason", "variant", "entrypoints": {name: {...}}}`.
+    """What is installed here: `{"installed", "reason", "variant", "entrypoints": {name: {...}},
+    "prepared_bytes"}`.
 
     Each entrypoint has `entries`, `hits`, `misses`, `active`, `left_out` (reasons, in words), `skipped`
-    (functions that run as Python) and `by_entry`.
+    (functions that run as Python) and `by_entry`. `prepared_bytes`: what is kept of weights that are fixed.
     """
     if _installation is None:
         reason = _switched_off() or _reason
-        return {"installed": False, "reason": reason, "variant": None, "entrypoints": {}}
+        return {"installed": False, "reason": reason, "variant": None, "entrypoints": {}, "prepared_bytes": 0}
     return _installation.status()
+
+
+def refresh() -> None:
+    """Have what was computed of weights computed anew, after they were changed in a way that torch does not
+    notice: through `.data`, or from outside of torch. For entrypoints with `weights = "fixed"`."""
+    if _installation is not None:
+        _installation.refresh()
 
 
 def _switched_off() -> str:

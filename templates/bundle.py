@@ -9,10 +9,13 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import graphs
 from .references import Damaged, decode
+
+if TYPE_CHECKING:
+    from .weights import FixedWeights
 
 __all__ = ["Bundle", "with_file"]
 
@@ -35,6 +38,7 @@ class Bundle:
         self.manifest = manifest
         self.variant = variant
         self._graphs: dict[int, Any] = {}
+        self.fixed_weights: list[FixedWeights] = []
 
     def read(self, name: str) -> bytes:
         """The content of a file of the bundle; raises Damaged if it is missing or not what was built."""
@@ -77,14 +81,25 @@ class Bundle:
         name = record.get("python", {}).get(self.variant)
         if name is None:
             library = self._loaded(record["libraries"][self.variant], "inductor_entry_cpp")
-            return graphs.library_caller(library, record, constants)
+            return self._with_weights(graphs.library_caller(library, record, constants), record)
         kernels = [self._loaded(kernel, "kernel") for kernel in record["kernels"][self.variant]]
         names = [constant["name"] for constant in record.get("constants", ())]
-        return graphs.python_caller(
+        call = graphs.python_caller(
             compile(self.read(name), name, "exec", dont_inherit=True),
             {"kernels": kernels, **dict(zip(names, constants, strict=True))},
             record,
         )
+        return self._with_weights(call, record)
+
+    def _with_weights(self, call: Callable[..., Any], record: dict[str, Any]) -> Callable[..., Any]:
+        if "weights" not in record:
+            return call
+        from .weights import FixedWeights
+
+        plan = marshal.loads(self.read(record["weights"]))
+        fixed = FixedWeights(call, plan, changes_inputs=record.get("changes_inputs", False))
+        self.fixed_weights.append(fixed)
+        return fixed.caller()
 
     def _loaded(self, name: str, function: str) -> Callable[..., Any]:
         self.read(name)

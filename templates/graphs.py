@@ -6,10 +6,11 @@ tests/unit/test_torch_internals.py fails first when one of them changes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import CodeType
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = [
     "library_caller",
     "load_library",
     "python_caller",
+    "undisturbed",
     "with_effects",
     "without_overrides",
 ]
@@ -217,6 +219,13 @@ def without_overrides(graph: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Operators do what they do, whatever modes the caller is in."""
+    with torch.no_grad(), torch._C._DisableAutocast(), torch._C.DisableTorchFunction():
+        yield
+
+
 def custom_op_wrapper(name: str, *arguments: Any) -> Any:
     """Call an operator for a library that has no C function for it: tensor handles in, handles out.
 
@@ -229,6 +238,8 @@ def custom_op_wrapper(name: str, *arguments: Any) -> Any:
     only = [argument.name for argument in operator._schema.arguments if argument.kwarg_only]
     plain = len(operator._schema.arguments) - len(only)
     result = operator(*values[:plain], **dict(zip(only, values[plain:], strict=False)))
+    if result is None and operator._schema.returns:
+        raise TypeError(f"{name} returned None in the place of a tensor")
     if isinstance(result, (list, tuple)):
         tensors = [torch.empty(0) if tensor is None else tensor for tensor in result]
         return torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(tensors)

@@ -233,7 +233,17 @@ class Installation:
             "reason": reason,
             "variant": self.variant,
             "entrypoints": entrypoints,
+            "prepared_bytes": self._prepared_bytes(),
         }
+
+    def _prepared_bytes(self) -> int:
+        """What was computed of weights that do not change takes in memory."""
+        fixed = self._bundle.fixed_weights if self._bundle is not None else ()
+        return sum(tensor.numel() * tensor.element_size() for each in fixed for tensor in each.tensors())
+
+    def refresh(self) -> None:
+        for fixed in self._bundle.fixed_weights if self._bundle is not None else ():
+            fixed.refresh()
 
     def uninstall(self) -> None:
         """Deactivate entrypoints and make every guard refuse.

@@ -163,7 +163,7 @@ def _placed(graph: GraphRecord, prefix: str) -> dict[str, Any]:
     record["kernels"] = {
         name: [f"{prefix}/{path}" for path in paths] for name, paths in graph.kernels.items()
     }
-    for key in ("readable", "wrapping"):
+    for key in ("readable", "wrapping", "weights"):
         record[key] = f"{prefix}/{record[key]}" if record[key] else ""
     for constant in record["constants"]:
         constant["file"] = f"{prefix}/{constant['file']}"

@@ -267,7 +267,14 @@ class _Session:
                 )
             )
 
-        function, graph = compile_graph(gm, example_inputs, self.variants, self.operators, on_variant)
+        function, graph = compile_graph(
+            gm,
+            example_inputs,
+            self.variants,
+            self.operators,
+            on_variant,
+            fixed_weights=self.entrypoint.weights == "fixed",
+        )
         seconds = time.perf_counter() - started
         self.report(
             replace(about, step="graph-end", text=f"{label}: {seconds:.1f} s", seconds=round(seconds, 3))

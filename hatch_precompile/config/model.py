@@ -110,6 +110,10 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     dynamic_numbers: ArgumentNames = ()
     """The arguments that are numbers, int or float, and whose values may differ from the samples'."""
 
+    weights: Literal["read", "fixed"] = "read"
+    """Whether parameters and buffers may change between calls. `"fixed"`: once the model is used they do not,
+    so what depends on them alone is computed at the first call, and again if torch notices a change."""
+
     activate: Literal["call", "compile"] = "call"
     """Which calls use the compiled code. `"call"`: every call of the entrypoint. `"compile"`: only a call
     under `torch.compile`."""

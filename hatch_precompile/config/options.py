@@ -24,7 +24,7 @@ FIXED: Mapping[str, str] = {
     "fx_graph_cache": _CACHES,
     "fx_graph_remote_cache": _CACHES,
     "force_disable_caches": _CACHES,
-    "freezing": "weights are inputs of a graph, so that they are neither in the wheel nor fixed",
+    "freezing": "weights are not in the wheel; the key weights says whether they may change",
     "freezing_discard_parameters": "weights are inputs of a graph",
     "cpp.dynamic_threads": "a library runs with any number of threads",
     "cpp.threads": "a library runs with any number of threads",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import marshal
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import torch
 
 from hatch_precompile.errors import BuildError
-from hatch_precompile.records import GraphRecord
+from hatch_precompile.records import MARSHAL, GraphRecord
 from hatch_precompile.torch_internals import CompiledGraph
 
 __all__ = ["write_graph"]
@@ -37,6 +38,9 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
     # The folders are the build machine's own.
     readable = re.sub(r"# File: .*?/(?=[^/\n]+:\d+ in )", "# File: ", graph.readable)
     (directory / f"{name}.txt").write_text(readable)
+    if graph.plan is not None:
+        plan = (graph.plan.kept, graph.plan.steps, graph.plan.outputs, graph.plan.watched)
+        (directory / f"{name}.weights").write_bytes(marshal.dumps(plan, MARSHAL))
     if graph.wrapping:
         (directory / f"{name}.wrapping").write_bytes(graph.wrapping)
     return GraphRecord(
@@ -50,6 +54,7 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         written_inputs=graph.written_inputs,
         copied_inputs=graph.copied_inputs,
         changes_inputs=graph.changes_inputs,
+        weights=f"{name}.weights" if graph.plan is not None else "",
         constants=[
             _write_constant(tensor, directory, f"{name}-constant-{index}.bin")
             | ({"name": graph.constant_names[index]} if python else {})

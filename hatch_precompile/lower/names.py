@@ -19,6 +19,7 @@ import torch
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.torch_internals.operators import operator_name
 
 __all__ = ["NAME_IT", "Namer", "Step", "is_plain", "step"]
 
@@ -99,7 +100,7 @@ class Namer:
         """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""
         for module, steps in self._candidates(value, node):
             if self._leads_to(module, steps, value):
-                return ["ref", module, steps, self._references.fingerprint(value)]
+                return ["ref", module, steps, self._references.likeness(value)]
         source = node.source if node is not None else ""
         raise Unsupported(
             f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "
@@ -118,6 +119,11 @@ class Namer:
 
     def _candidates(self, value: Any, node: GuardNode | None) -> Iterator[Place]:
         yield from self._own_names(value)
+        if isinstance(value, BuiltinFunctionType) and id(value) in _module_globals():
+            # Its own name, before one that the user's module gives it and may give another.
+            place = _module_globals()[id(value)]
+            if place[0].partition(".")[0] in _LIBRARIES:
+                yield place
         if node is not None:
             yield from self._path_names(node)
         if isinstance(value, CodeType):
@@ -137,6 +143,12 @@ class Namer:
                     yield module, (*steps, ("e", tuple(str(flag.name) for flag in value)))
                 else:
                     yield module, (*steps, ("a", value.name))
+            return
+        if self._references.is_torchs(value) and not isinstance(value, torch.device):
+            yield "torch", (("a", str(value).removeprefix("torch.")),)
+            return
+        if operator := operator_name(value):
+            yield "torch", (("a", "ops"), *(("a", part) for part in operator.split(".")))
             return
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
         if isinstance(value, (MethodType, BuiltinFunctionType)) and isinstance(value.__self__, type):
@@ -276,11 +288,23 @@ def _files(_modules: int) -> dict[str, str]:
     return files
 
 
+_LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
+
+
 @functools.lru_cache(maxsize=1)
 def _module_globals() -> dict[int, Place]:
-    """Every object that is some module's attribute, by id; the shortest public name wins."""
+    """Every object that is an attribute of a module, by id; of its names a library's and a short one."""
     found: dict[int, Place] = {}
-    names = sorted(sys.modules, key=lambda name: (name.startswith("_"), "._" in name, len(name), name))
+    names = sorted(
+        sys.modules,
+        key=lambda name: (
+            name.startswith("_"),
+            "._" in name,
+            name.partition(".")[0] not in _LIBRARIES,
+            len(name),
+            name,
+        ),
+    )
     for name in names:
         module = sys.modules[name]
         if not isinstance(module, ModuleType) or name == "__main__":

@@ -20,6 +20,7 @@ from hatch_precompile.torch_internals.libraries import kernel_paths, library_pat
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.torch_internals.vectors import vectors_within
+from hatch_precompile.torch_internals.weights import Plan, computed, separate
 
 __all__ = ["CompiledGraph", "compile_graph"]
 
@@ -37,6 +38,7 @@ class CompiledGraph:
     written_inputs: inputs changed in place whose autograd version has to be bumped
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
     changes_inputs: whether the library itself writes to an input
+    plan: what the library takes in the place of weights that do not change
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
     library cannot be called directly; why_wrapped: the reason; obstacle: why the graph cannot be
     carried at all, or ""; place: the source line of its first operation
@@ -56,6 +58,7 @@ class CompiledGraph:
     written_inputs: list[int] = field(default_factory=list)
     copied_inputs: list[int] = field(default_factory=list)
     changes_inputs: bool = False
+    plan: Plan | None = None
     disable_autocast: bool = False
     disable_grad: bool = False
     backward: CompiledGraph | None = None
@@ -72,11 +75,14 @@ def compile_graph(
     variants: Sequence[Variant],
     operators: str,
     on_variant: Callable[[str, float | None], None] = lambda name, seconds: None,
+    *,
+    fixed_weights: bool = False,
 ) -> tuple[Callable[..., Any], CompiledGraph]:
     """Compile an FX graph with inductor once per variant; tracing and lowering to ATen happen once.
 
     operators: the module a library calls custom operators through (its `custom_op_wrapper`); on_variant:
-    told the name of a variant before it is compiled, with None, and after, with the seconds it took.
+    told the name of a variant before it is compiled, with None, and after, with the seconds it took;
+    fixed_weights: whether what depends on weights alone is computed once, and not by the library.
     Returns the callable of the first variant and the record.
     """
     import torch._inductor.config as inductor_config
@@ -92,6 +98,8 @@ def compile_graph(
             part = graph.backward = CompiledGraph(readable=inner.print_readable(print_output=False))
         if part.libraries or part.python:
             graph.obstacle = graph.obstacle or "inductor split it in several parts"
+        if fixed_weights and kwargs.get("is_inference") and part is graph:
+            inputs, kwargs, part.plan = _with_fixed_weights(inner, inputs, kwargs)
         first = None
         for number, variant in enumerate(variants, 1):
             # compile_fx_inner consumes the graph it is given.
@@ -100,6 +108,8 @@ def compile_graph(
             started = time.perf_counter()
             with (
                 inductor_config.patch(variant.settings),
+                # Packed weights have no strides.
+                inductor_config.patch(size_asserts=inductor_config.size_asserts and part.plan is None),
                 vectors_within(variant.requires),
                 # The strides of outputs are reported once, to what traced the graph.
                 TracingContext.report_output_strides() if first else contextlib.nullcontext(),
@@ -112,6 +122,8 @@ def compile_graph(
                 graph.obstacle = graph.obstacle or f"the variant {variant.name} returns other strides"
             _describe(part, compiled, inputs, python=variant.name in part.python)
             graph.obstacle = graph.obstacle or part.obstacle
+        if part.plan is not None:
+            _compute_first(part.plan, first)
         return first
 
     wrappers = Wrappers(graph)
@@ -119,6 +131,31 @@ def compile_graph(
         function = compile_fx(gm, list(example_inputs), inner_compile=compile_variants)
     wrappers.finish()
     return function, graph
+
+
+def _with_fixed_weights(
+    inner: Any, inputs: Sequence[Any], settings: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any], Plan | None]:
+    weights = set(settings.get("static_input_idxs", ()))
+    separated = separate(inner, inputs, weights)
+    if separated is None:
+        return inputs, settings, None
+    inputs, plan = separated
+    first = len(plan.kept)
+    static = [place for place, number in enumerate(plan.kept) if number in weights]
+    return inputs, {**settings, "static_input_idxs": [*static, *range(first, len(inputs))]}, plan
+
+
+def _compute_first(plan: Plan, compiled: Any) -> None:
+    """Have what was compiled take the inputs that the graph had."""
+    library = compiled.current_callable
+
+    def call(inputs: list[Any]) -> Any:
+        given = list(inputs)
+        inputs.clear()
+        return library([*(given[number] for number in plan.kept), *computed(plan, given)])
+
+    compiled.current_callable = call
 
 
 def _first_line(gm: Any) -> str:

@@ -18,8 +18,9 @@ import torch
 
 __all__ = ["linear_layers_by_processor"]
 
-# Multiplications, m x n x k, from which oneDNN's set-up of some microseconds does not count.
-_WORTH_IT = 1 << 20
+# Multiplications, m x n x k, from which oneDNN's set-up of some microseconds does not count. On Zen 4, where
+# MKL does best among AMD's, 32 x 384 x 384 was as fast in both, and less was faster in MKL.
+_WORTH_IT = 1 << 22
 
 # As torch's own C functions: handles in, the handle of a new tensor out, an error code returned.
 # input: (m, k); weight: (n, k); bias: (n) or null. All are contiguous and float32.
@@ -72,13 +73,31 @@ def linear_layers_by_processor() -> Iterator[None]:
     if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
         yield
         return
-    before = {target: lowerings[target] for target in (aten.addmm.default, aten.mm.default)}
+    fused = torch.ops.mkldnn._linear_pointwise
+    before = {
+        target: lowerings[target]
+        for target in (aten.addmm.default, aten.mm.default, fused.default, fused.binary)
+    }
     lowerings[aten.addmm.default] = _addmm(before[aten.addmm.default])
     lowerings[aten.mm.default] = _mm(before[aten.mm.default])
+    lowerings[fused.default], lowerings[fused.binary] = _packed, _packed_with_another
     try:
         yield
     finally:
         lowerings.update(before)
+
+
+def _packed(x: Any, w: Any, bias: Any, attr: str, scalars: Any, algorithm: Any) -> Any:
+    """Of weights that were packed (weights.py). Inductor's own takes constants of the graph only."""
+    from torch._inductor import ir, mkldnn_ir
+
+    return ir.TensorBox.create(mkldnn_ir.LinearUnary.create(x, w, bias, attr, scalars, algorithm))
+
+
+def _packed_with_another(x: Any, other: Any, w: Any, bias: Any, attr: str) -> Any:
+    from torch._inductor import ir, mkldnn_ir
+
+    return ir.TensorBox.create(mkldnn_ir.LinearBinary.create(x, other, w, bias, attr))
 
 
 def _addmm(otherwise: Callable[..., Any]) -> Callable[..., Any]:

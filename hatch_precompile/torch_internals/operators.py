@@ -8,7 +8,12 @@ from typing import Any
 
 import torch
 
-__all__ = ["is_python_operator", "python_operators_called_directly"]
+__all__ = ["is_python_operator", "operator_name", "python_operators_called_directly"]
+
+
+def operator_name(value: Any) -> str:
+    """Of an operator of torch.ops or one overload of it, below that: "aten.sin"; of anything else ""."""
+    return str(value) if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) else ""
 
 
 @contextlib.contextmanager

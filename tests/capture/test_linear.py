@@ -47,7 +47,7 @@ def inputs() -> dict[str, torch.Tensor]:
 
     return {
         "x": rand(2, 32, NARROW),
-        "one": rand(16, NARROW),
+        "one": rand(48, NARROW),
         "w": rand(WIDE, NARROW),
         "b": rand(WIDE),
         "narrow": rand(NARROW, WIDE),
@@ -96,7 +96,7 @@ def test_the_number_of_rows_is_known_at_the_call_only(
     torch._dynamo.mark_dynamic(given["x"], 0)
     save_graph(tmp_path, any_number_of_rows, given)
     graph = load_graph(tmp_path)
-    for rows, worth_it in ((1, 0), (7, 0), (8, 2), (300, 2), (3, 0)):
+    for rows, worth_it in ((1, 0), (31, 0), (32, 2), (300, 2), (3, 0)):
         x = torch.randn(rows, NARROW)
         found, times = called(
             capfd,

@@ -11,6 +11,7 @@ import enum
 import functools
 import importlib
 import importlib.metadata
+import operator
 import platform
 import re
 import sys
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -308,6 +310,29 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
     "a member's value": (things.takes_mode, made_again("Mode", OtherMode), "Mode"),
     "flags": (things.joins_flags, made_again("Flags", OtherFlags), "Flags"),
     "the members of an enumeration": (things.counts_modes, made_again("Mode", MoreModes), ""),
+    "a dtype with a name": (things.converts, put(things, "DTYPE", torch.float16), "refused"),
+    "a memory format with a name": (things.lays_out, put(things, "FORMAT", torch.preserve_format), "refused"),
+    "limits with a name": (things.reads_limits, put(things, "LIMITS", torch.finfo(torch.float16)), "LIMITS"),
+    "an operator with a name": (
+        things.calls_operators,
+        put(things, "OPERATOR", torch.ops.aten.cos),
+        "refused",
+    ),
+    "an overload with a name": (
+        things.calls_operators,
+        put(things, "OVERLOAD", torch.ops.aten.cos.default),
+        "refused",
+    ),
+    "a function with a name": (things.calls_operators, put(things, "FUNCTION", torch.abs), "refused"),
+    "a getter of items": (things.chooses, put(things, "CHOOSES", operator.itemgetter(1)), "refused"),
+    "a caller of methods": (things.calls, put(things, "CALLS", operator.methodcaller("cos")), "refused"),
+    "a partial": (
+        things.applies,
+        put(things, "APPLIES", functools.partial(torch.sub, alpha=2)),
+        "refused",
+    ),
+    "a value that is nothing": (things.asks_for_nothing, put(things, "NOTHING", None), "NOTHING"),
+    "a dtype of numpy's": (things.makes_an_array, put(things, "KIND", numpy.dtype("float32")), "KIND"),
     "a pattern": (things.matches, put(things, "PATTERN", re.compile("b+")), "PATTERN"),
 }
 

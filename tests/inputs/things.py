@@ -8,6 +8,7 @@ import enum
 import functools
 import importlib.metadata
 import importlib.util
+import operator
 import os
 import platform
 import re
@@ -16,10 +17,62 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 
 Tensor = torch.Tensor
+
+
+# -- values that a module gives a name to -----------------------------------------------------------
+
+DTYPE = torch.float64
+FORMAT = torch.channels_last
+LIMITS = torch.finfo(torch.float32)
+OPERATOR = torch.ops.aten.sin
+OVERLOAD = torch.ops.aten.sin.default
+FUNCTION = torch.relu
+CHOOSES = operator.itemgetter(0)
+CALLS = operator.methodcaller("sin")
+APPLIES = functools.partial(torch.add, alpha=2)
+NOTHING: Any = typing.List[int]  # noqa: UP006
+KIND = numpy.dtype("float64")
+
+
+def converts(x: Tensor) -> Tensor:
+    return x.to(DTYPE)
+
+
+def lays_out(x: Tensor) -> Tensor:
+    return torch.ones_like(x.expand(2, 2, 1, 4), memory_format=FORMAT) * x
+
+
+def reads_limits(x: Tensor) -> Tensor:
+    return x * LIMITS.bits
+
+
+def calls_operators(x: Tensor) -> Any:
+    return OPERATOR(x) + OVERLOAD(x) + FUNCTION(x)
+
+
+def chooses(x: Tensor) -> Any:
+    return CHOOSES((x, x + 1))
+
+
+def calls(x: Tensor) -> Any:
+    return CALLS(x)
+
+
+def applies(x: Tensor) -> Tensor:
+    return APPLIES(x, x)
+
+
+def asks_for_nothing(x: Tensor) -> Tensor:
+    return x if NOTHING is None else x * 2
+
+
+def makes_an_array(x: Tensor) -> Tensor:
+    return x * torch.from_numpy(numpy.ones(4, dtype=KIND))
 
 
 # -- the environment and the process ---------------------------------------------------------------

@@ -28,6 +28,7 @@ def save_graph(
     *,
     grad: bool = False,
     requires: tuple[str, ...] | None = None,
+    fixed_weights: bool = False,
 ) -> Any:
     """Compile a function's one graph with a build's settings and write it; requires: of the variant."""
     from hatch_precompile.bundle.writer import _placed
@@ -40,8 +41,9 @@ def save_graph(
     variant = Variant("here", tuple(capabilities) if requires is None else requires, {})
 
     def backend(gm: Any, example_inputs: Any) -> Any:
-        graphs.append(compile_graph(gm, example_inputs, [variant], OPERATORS)[1])
-        return gm.forward
+        compiled, graph = compile_graph(gm, example_inputs, [variant], OPERATORS, fixed_weights=fixed_weights)
+        graphs.append(graph)
+        return compiled if fixed_weights else gm.forward
 
     torch._dynamo.reset()
     with torch.set_grad_enabled(grad), capture_settings({}, len(inputs)):

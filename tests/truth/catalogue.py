@@ -16,7 +16,7 @@ PACKAGE = "specimens"
 @dataclass(frozen=True)
 class Program:
     """One entrypoint of the package. `target`: the name in its module; `warm`: its import imports dynamo;
-    `table`: more keys of it."""
+    `signals`: whether they may come at any time; `table`: more keys of it."""
 
     name: str
     module: str
@@ -25,6 +25,7 @@ class Program:
     instance: str | None
     mode: str
     warm: bool
+    signals: bool
     table: dict[str, Any]
 
     @property
@@ -56,8 +57,8 @@ def all_programs() -> list[Program]:
             rest = dict(declared)
             target, samples = rest.pop("target"), rest.pop("samples")
             instance, mode = rest.pop("instance", None), rest.pop("mode", "no_grad")
-            warm = rest.pop("warm", False)
-            programs.append(Program(target, path.stem, target, samples, instance, mode, warm, rest))
+            warm, signals = rest.pop("warm", False), rest.pop("signals", True)
+            programs.append(Program(target, path.stem, target, samples, instance, mode, warm, signals, rest))
     names = [program.name for program in programs]
     assert len(set(names)) == len(names), "two programs have one name"
     return programs

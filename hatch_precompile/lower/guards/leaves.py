@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
@@ -29,6 +30,7 @@ _FIX_THE_CLASS = {
     *("true_match_guard", "false_match_guard", "none_match_guard"),
 }
 _MARKED = "_has_dynamo_dim_marking"
+_CALLABLES_OF_VALUES = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
 
 def require_leaf(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
@@ -50,6 +52,12 @@ def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> 
         return
     name = text.constant(cls, None, user_line(leaf))
     text.require(f"type({variable}) is {name}", "TYPE_MATCH", leaf)
+    if cls in _CALLABLES_OF_VALUES:
+        # Dynamo looks at the class alone, and traces what this one does.
+        said = repr(node.value)
+        if " at 0x" in said:
+            raise unsupported(f"{said}, which only its text could tell from others", node, leaf)
+        text.require(f"repr({variable}) == {text.constant(said, None, '')}", "TYPE_MATCH", leaf)
 
 
 def _id_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:

@@ -82,6 +82,10 @@ TORCH: dict[str, tuple[Any, str]] = {
 _OF_MODULES = ("functional.linear", "functional.layer_norm", "functional.gelu", "functional.embedding")
 
 
+# Halved while a layer is made it would leave the layer's memory as it was found.
+_LATER_ONLY = ("Module.__getattr__",)
+
+
 def _patched_first(owner: Any, name: str) -> Callable[[Any], None]:
     def apply(run: Any) -> None:
         setattr(owner, name, _halved(getattr(owner, name)))
@@ -114,7 +118,8 @@ for _name, (_owner, _attribute) in TORCH.items():
     _only = ("module",) if isinstance(_owner, type) and issubclass(_owner, nn.Module) else ()
     if _name in _OF_MODULES:
         _only = ("module", "calls_functional", "indexes")
-    add(f"{_name} is patched before the import", "patch", _patched_first(_owner, _attribute), only=_only)
+    if _name not in _LATER_ONLY:
+        add(f"{_name} is patched before the import", "patch", _patched_first(_owner, _attribute), only=_only)
     add(
         f"{_name} is patched before the first call",
         "patch",

@@ -215,9 +215,11 @@ PROGRAMS = [
     {"target": "calls_functional", "samples": "rows"},
     {"target": "returns_views", "samples": "rows"},
     {"target": "changes_its_input", "samples": "rows"},
-    {"target": "drops_out", "samples": "rows"},
+    # Inductor's random numbers are others than eager's.
+    {"target": "drops_out", "samples": "rows", "options": {"fallback_random": True}},
     {"target": "prints", "samples": "rows"},
     {"target": "breaks_for_an_item", "samples": "rows"},
-    {"target": "uses_context_managers", "samples": "rows"},
+    # A signal between two lines of torch's own context managers leaves what they set.
+    {"target": "uses_context_managers", "samples": "rows", "signals": False},
     {"target": "changes_dtypes", "samples": "rows"},
 ]

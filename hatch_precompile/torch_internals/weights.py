@@ -1,0 +1,351 @@
+"""`weights = "fixed"`: what depends on weights alone leaves the graph, to be computed once for each instance.
+
+The graph keeps what is done at each call. What it takes from the other part, such as weights in the layout
+that oneDNN multiplies fastest, it has as more inputs, and the runtime computes those from the plan
+(templates/weights.py). The nearest relative is AOTInductor's constant graph, which runs once at load.
+Seen in torch 2.13.0 (torch/_inductor/constant_folding.py, torch/_inductor/fx_passes/mkldnn_fusion.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from hatch_precompile.runtime import runtime
+
+__all__ = ["Plan", "computed", "separate"]
+
+aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
+
+# Multiplications of a layer from which packing its weights makes up for oneDNN's set-up, and the rows of one
+# whose number of rows is not known.
+_WORTH_PACKING = 1 << 20
+_ROWS = 16
+
+# They cost nothing: the graph makes them itself, where inductor sees what lies behind them.
+_VIEWS = {
+    *(aten.permute.default, aten.t.default, aten.transpose.int, aten.view.default, aten.reshape.default),
+    *(aten.expand.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.select.int),
+    *(aten.slice.Tensor, aten.alias.default, aten.detach.default, aten._unsafe_view.default),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of a graph's inputs at a call.
+
+    kept: the numbers of those that the library takes, first
+    steps: (operator, arguments, keyword arguments) of what depends on weights alone; an argument that is a
+    tensor is ("input", number) or ("step", number), one that is a dtype, device, layout or memory format
+    (that word, its name)
+    outputs: the numbers of the steps whose tensors the library takes next
+    watched: the numbers of the inputs that the steps read
+    """
+
+    kept: tuple[int, ...]
+    steps: tuple[tuple[str, Any, Any], ...]
+    outputs: tuple[int, ...]
+    watched: tuple[int, ...]
+
+
+def separate(gm: Any, inputs: Sequence[Any], weights: Iterable[int]) -> tuple[list[Any], Plan] | None:
+    """Take what depends on weights alone out of a graph, which is changed.
+
+    weights: the numbers of the inputs that are parameters and buffers. Returns the inputs that the graph has
+    now, and the plan; None, and the graph as it was, where nothing depends on weights alone.
+    """
+    graph = gm.graph
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    fixed = {placeholders[number] for number in weights} - _written(graph)
+    fixed = {node for node in fixed if _is_dense(node.meta.get("val"))}
+    _pack_layers(graph, fixed)
+    apart = _apart(graph, fixed)
+    taken = _taken(graph, apart)
+    if not taken:
+        return None
+    numbers = {node: number for number, node in enumerate(placeholders)}
+    steps: dict[Any, int] = {}
+    written = []
+    for node in (node for node in graph.nodes if node in apart):
+        written.append(_step(node, numbers, steps))
+        steps[node] = len(steps)
+    outputs = tuple(steps[node] for node in taken)
+    watched = {each for node in apart for each in node.all_input_nodes if each in numbers}
+    added = _as_inputs(graph, taken, placeholders[-1])
+    for node in reversed([node for node in graph.nodes if node in apart]):
+        graph.erase_node(node)
+    kept = []
+    for number, node in enumerate(placeholders):
+        if node in fixed and not node.users:
+            graph.erase_node(node)
+        else:
+            kept.append(number)
+    graph.lint()
+    gm.recompile()
+    plan = Plan(tuple(kept), tuple(written), outputs, tuple(sorted(numbers[node] for node in watched)))
+    return [*(inputs[number] for number in kept), *(node.meta["val"] for node in added)], plan
+
+
+def _written(graph: Any) -> set[Any]:
+    """The inputs that the graph itself changes."""
+    found = set()
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    found.add(value)
+        if node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload):
+            found.update(node.all_input_nodes)  # who knows
+    return found
+
+
+def _is_dense(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and value.device.type == "cpu"
+        and all(isinstance(size, int) for size in (*value.shape, *value.stride()))
+    )
+
+
+def _apart(graph: Any, fixed: set[Any]) -> set[Any]:
+    """The nodes that depend on weights alone, but for views at the end of them."""
+    found: set[Any] = set()
+    for node in graph.nodes:
+        needs = node.all_input_nodes
+        if needs and all(each in fixed or each in found for each in needs) and _can_be_a_step(node):
+            found.add(node)
+    while views := [node for node in found if node.target in _VIEWS and not found.issuperset(node.users)]:
+        found.difference_update(views)
+    # What nothing needs any more.
+    for node in reversed(graph.nodes):
+        if node in found and not node.users:
+            found.discard(node)
+    return found
+
+
+def _taken(graph: Any, apart: set[Any]) -> list[Any]:
+    """The nodes of this part whose tensors the rest of the graph takes."""
+    return [node for node in graph.nodes if node in apart and not apart.issuperset(node.users)]
+
+
+def _can_be_a_step(node: Any) -> bool:
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target.namespace not in ("aten", "mkldnn") or target._schema.is_mutable:
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags or not _is_dense(node.meta.get("val")):
+        return False
+    try:
+        _encoded((node.args, node.kwargs), {}, {}, check=True)
+    except TypeError:
+        return False
+    return True
+
+
+def _step(node: Any, numbers: dict[Any, int], steps: dict[Any, int]) -> tuple[str, Any, Any]:
+    args, kwargs = _encoded((node.args, dict(node.kwargs)), numbers, steps)
+    return str(node.target), args, kwargs
+
+
+_NAMED = {
+    torch.dtype: "dtype",
+    torch.device: "device",
+    torch.layout: "layout",
+    torch.memory_format: "memory format",
+}
+
+
+def _encoded(value: Any, numbers: dict[Any, int], steps: dict[Any, int], *, check: bool = False) -> Any:
+    """A value as plain data for the plan. Raises TypeError for one that cannot be such."""
+    if isinstance(value, torch.fx.Node):
+        if check:
+            return None
+        return ("step", steps[value]) if value in steps else ("input", numbers[value])
+    if isinstance(value, (list, tuple)):
+        return [_encoded(each, numbers, steps, check=check) for each in value]
+    if isinstance(value, dict):
+        return {key: _encoded(each, numbers, steps, check=check) for key, each in value.items()}
+    if type(value) in _NAMED:
+        return (_NAMED[type(value)], str(value).removeprefix("torch."))
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise TypeError(value)
+
+
+def _as_inputs(graph: Any, nodes: Sequence[Any], last: Any) -> list[Any]:
+    added = []
+    for number, node in enumerate(nodes):
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"prepared_{number}")
+        last.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(last, lambda user, ours=last: user is not ours)
+        added.append(last)
+    return added
+
+
+def computed(plan: Plan, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """What the library takes after its inputs, as the runtime computes it."""
+    tensors: list[torch.Tensor] = runtime("weights").computed(plan.steps, plan.outputs, inputs)
+    return tensors
+
+
+# -- layers ----------------------------------------------------------------------------------------
+
+
+def _pack_layers(graph: Any, fixed: set[Any]) -> None:
+    """Pack the weights of float32 layers for oneDNN; inductor's own patterns then fuse what follows them."""
+    for node in list(graph.nodes):
+        if node.target is aten.convolution.default:
+            _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
+        elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
+            _pack_linear(graph, node, fixed)
+
+
+def _depends_on(node: Any, fixed: set[Any]) -> bool:
+    """Whether a tensor depends on weights alone."""
+    if node in fixed:
+        return True
+    if not isinstance(node, torch.fx.Node) or not node.all_input_nodes or not _can_be_a_step(node):
+        return False
+    return all(_depends_on(each, fixed) for each in node.all_input_nodes)
+
+
+def _added(graph: Any, target: Any, *args: Any) -> Any:
+    """A new node, with what it gives."""
+    node = graph.call_function(target, args)
+    values = torch.fx.map_arg(args, lambda each: each.meta["val"])
+    node.meta["val"] = target(*values)
+    return node
+
+
+def _pack_linear(graph: Any, node: Any, fixed: set[Any]) -> None:
+    bias, x, turned = node.args if node.target is aten.addmm.default else (None, *node.args)
+    weight: Any = turned.args[0] if turned.target in (aten.permute.default, aten.t.default) else None
+    if weight is None or not _depends_on(weight, fixed) or not _is_layer(bias, x, weight):
+        return
+    with graph.inserting_before(node):
+        packed = graph.call_function(mkldnn._reorder_linear_weight.default, (weight,))
+        packed.meta["val"] = weight.meta["val"]
+        layer = graph.call_function(mkldnn._linear_pointwise.default, (x, packed, bias, "none", [], ""))
+        layer.meta.update(node.meta)
+    node.replace_all_uses_with(layer)
+    graph.erase_node(node)
+    _without_reshapes(graph, layer)
+
+
+def _is_layer(bias: Any, x: Any, weight: Any) -> bool:
+    value, base = x.meta["val"], weight.meta["val"]
+    rows = value.shape[0] if isinstance(value.shape[0], int) else _ROWS
+    if rows * base.numel() < _WORTH_PACKING:
+        return False
+    if base.dtype != torch.float32 or value.dtype != torch.float32 or not base.is_contiguous():
+        return False
+    if min(base.shape) < 1 or value.device.type != "cpu":
+        return False
+    return bias is None or (_is_dense(bias.meta["val"]) and bias.meta["val"].shape == base.shape[:1])
+
+
+def _without_reshapes(graph: Any, layer: Any) -> None:
+    """A layer of three dimensions is a reshape, one of two and a reshape: what follows could not be fused."""
+    before: Any = layer.args[0]
+    after: Any = next(iter(layer.users), None)
+    reshapes = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+    if len(layer.users) != 1 or after.target not in reshapes or before.target not in reshapes:
+        return
+    x = before.args[0]
+    inner, outer = x.meta["val"].shape, after.meta["val"].shape
+    same = [*zip(inner[:-1], outer[:-1], strict=False), (inner[-1], before.meta["val"].shape[-1])]
+    same.append((outer[-1], layer.meta["val"].shape[-1]))
+    if len(inner) != len(outer) or not all(statically_known_true(one == other) for one, other in same):
+        return
+    with graph.inserting_before(layer):
+        whole = graph.call_function(layer.target, (x, *layer.args[1:]))
+        whole.meta.update(after.meta)
+    after.replace_all_uses_with(whole)
+    graph.erase_node(after)
+    graph.erase_node(layer)
+    if not before.users:
+        graph.erase_node(before)
+
+
+# In a graph for inference a batch norm is some of these, each with one number for each channel.
+_AFFINE = (aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor)
+
+
+def _with_norm_folded(graph: Any, conv: Any, fixed: set[Any]) -> Any:
+    """A convolution whose weights have taken in what is multiplied with its channels, or added to them."""
+    weight, bias, transposed = conv.args[1], conv.args[2], conv.args[6]
+    if transposed or not all(each is None or _depends_on(each, fixed) for each in (weight, bias)):
+        return conv
+    channels = weight.meta["val"].shape[0]
+    last, found = conv, []
+    while len(last.users) == 1:
+        user = next(iter(last.users))
+        if user.target not in _AFFINE or user.kwargs:
+            break
+        one, other = user.args
+        if other is last and user.target in _AFFINE[:2]:
+            one, other = other, one
+        if one is not last or not isinstance(other, torch.fx.Node) or not _depends_on(other, fixed):
+            break
+        if not _is_one_per_channel(other.meta["val"], conv.meta["val"], channels):
+            break
+        found.append((user.target, other))
+        last = user
+    if not found:
+        return conv
+    with graph.inserting_before(last):
+        for target, other in found:
+            flat = _added(graph, aten.reshape.default, other, [channels])
+            if target in (aten.mul.Tensor, aten.div.Tensor):
+                shape = [channels] + [1] * (weight.meta["val"].dim() - 1)
+                weight = _added(graph, target, weight, _added(graph, aten.reshape.default, other, shape))
+                bias = None if bias is None else _added(graph, target, bias, flat)
+            elif bias is not None:
+                bias = _added(graph, target, bias, flat)
+            else:
+                bias = flat if target is aten.add.Tensor else _added(graph, aten.neg.default, flat)
+        folded = graph.call_function(conv.target, (conv.args[0], weight, bias, *conv.args[3:]))
+        folded.meta.update(last.meta)
+    last.replace_all_uses_with(folded)
+    while last is not conv:
+        gone, last = last, next(each for each in last.all_input_nodes if not _depends_on(each, fixed))
+        graph.erase_node(gone)
+    graph.erase_node(conv)
+    return folded
+
+
+def _is_one_per_channel(value: Any, result: Any, channels: int) -> bool:
+    """Whether a tensor has one number for each channel of a convolution's result, which has its dtype."""
+    spatial = result.dim() - 2
+    shapes = ([channels] + [1] * spatial, [1, channels] + [1] * spatial)
+    return value.dtype == result.dtype == torch.float32 and list(value.shape) in shapes
+
+
+def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+    value, base = x.meta["val"], weight.meta["val"]
+    if transposed or not _depends_on(weight, fixed) or not _is_dense(value) or value.dim() not in (4, 5):
+        return
+    if value.dtype != torch.float32 or base.dtype != torch.float32 or min(*base.shape, *value.shape) < 1:
+        return
+    if bias is not None and bias.meta["val"].dtype != torch.float32:
+        return
+    with graph.inserting_before(node):
+        how = (padding, stride, dilation, groups)
+        packed = graph.call_function(
+            mkldnn._reorder_convolution_weight.default, (weight, *how, list(value.shape))
+        )
+        packed.meta["val"] = base
+        layer = graph.call_function(
+            mkldnn._convolution_pointwise.default, (x, packed, bias, *how, "none", [], "")
+        )
+        layer.meta.update(node.meta)
+    node.replace_all_uses_with(layer)
+    graph.erase_node(node)

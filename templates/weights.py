@@ -1,0 +1,140 @@
+"""Weights that do not change: what a graph takes of them, computed once for each instance.
+
+The instance does not know of it. What was computed is kept beside its weights for as long as all of them
+live, and holds for these very tensors: another parameter, another version of one, or another memory is
+noticed at the next call. The plan is made by hatch_precompile/torch_internals/weights.py.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .graphs import GraphFailed, undisturbed
+from .torch_private import leave_untraced, raised_by_signal
+
+__all__ = ["FixedWeights", "computed"]
+
+
+def computed(steps: Sequence[Any], outputs: Sequence[int], inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Run the steps of a plan on a graph's inputs, and return the tensors of `outputs`."""
+    results: list[torch.Tensor] = []
+
+    def value(encoded: Any) -> Any:
+        if type(encoded) is tuple:
+            kind, what = encoded
+            if kind in ("input", "step"):
+                return (inputs if kind == "input" else results)[what]
+            return torch.device(what) if kind == "device" else getattr(torch, what)
+        if type(encoded) is list:
+            return [value(each) for each in encoded]
+        return encoded
+
+    with undisturbed():
+        for name, args, kwargs in steps:
+            operator: Any = torch.ops
+            for part in name.split("."):
+                operator = getattr(operator, part)
+            results.append(operator(*value(args), **{key: value(each) for key, each in kwargs.items()}))
+    return [results[number] for number in outputs]
+
+
+class _Prepared:
+    """What was computed of one instance's weights.
+
+    It keeps their memory, so that no other tensor can come to lie at the same address meanwhile.
+    """
+
+    def __init__(
+        self, plan: Any, inputs: Sequence[Any], forget: Callable[[weakref.ref[Any]], None] | None
+    ) -> None:
+        _, steps, outputs, watched = plan
+        self.weights: list[tuple[int, Callable[[], Any], int, int]] = [
+            (number, weakref.ref(inputs[number], forget), inputs[number]._version, inputs[number].data_ptr())
+            for number in (watched if forget is not None else ())
+        ]
+        self._memory = [inputs[number].untyped_storage() for number in watched]
+        self.tensors = computed(steps, outputs, inputs)
+
+    def holds(self, inputs: Sequence[Any]) -> bool:
+        for number, weight, version, address in self.weights:
+            tensor = inputs[number]
+            if weight() is not tensor or tensor._version != version or tensor.data_ptr() != address:
+                return False
+        return True
+
+    def is_of(self, inputs: Sequence[Any]) -> bool:
+        """Whether it was computed of the same parameters, whatever became of them."""
+        return all(weight() is inputs[number] for number, weight, *_ in self.weights)
+
+
+class FixedWeights:
+    """A graph's library with a plan."""
+
+    def __init__(self, library: Callable[..., Any], plan: Any, *, changes_inputs: bool) -> None:
+        self._library = library
+        self._plan = plan
+        self._rerun = not changes_inputs
+        # By the first weight: most often there is one.
+        self._prepared: dict[int, list[_Prepared]] = {}
+
+    def caller(self) -> Callable[..., Any]:
+        """The callable: positional inputs, a list of outputs. Raises GraphFailed."""
+        kept, _, _, watched = self._plan
+        first, get, library, prepare = watched[0], self._prepared.get, self._library, self._prepare
+
+        def call(*inputs: Any) -> Any:
+            for found in get(id(inputs[first]), ()):
+                if found.holds(inputs):
+                    break
+            else:
+                found = prepare(inputs)
+            return library(*[inputs[number] for number in kept], *found.tensors)
+
+        def boxed(inputs: list[Any]) -> Any:
+            given = list(inputs)
+            inputs.clear()
+            return call(*given)
+
+        for function in (call, boxed):
+            leave_untraced(function, below=True)
+        call.boxed = boxed  # type: ignore[attr-defined]
+        return call
+
+    def _prepare(self, inputs: Sequence[Any]) -> _Prepared:
+        watched = self._plan[3]
+        # What is made under inference_mode has no version, so that nobody could see it change.
+        noticed = not any(inputs[number].is_inference() for number in watched)
+        try:
+            made = _Prepared(self._plan, inputs, self._forget if noticed else None)
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
+            raise GraphFailed(error, rerun=self._rerun) from error
+        if noticed:
+            key = id(inputs[watched[0]])
+            others = [each for each in self._prepared.get(key, ()) if not each.is_of(inputs)]
+            self._prepared[key] = [made, *others]
+        return made
+
+    def _forget(self, gone: weakref.ref[Any]) -> None:
+        for key, every in list(self._prepared.items()):
+            kept = [each for each in every if all(weight is not gone for _, weight, *_ in each.weights)]
+            if len(kept) < len(every):
+                if kept:
+                    self._prepared[key] = kept
+                else:
+                    self._prepared.pop(key, None)
+
+    def refresh(self) -> None:
+        """Have everything computed anew."""
+        self._prepared.clear()
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Everything that is kept."""
+        return [
+            tensor for every in list(self._prepared.values()) for each in every for tensor in each.tensors
+        ]

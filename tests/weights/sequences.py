@@ -1,0 +1,130 @@
+"""Random sequences of what users do with a model, each call against eager; run in a process of its own."""
+
+import copy
+import gc
+import io
+import pickle
+import random
+
+import probe
+import steady  # noqa: F401  # it installs the wheel
+import torch
+from steady.model import inputs, trained
+
+
+def called(net, _):
+    given = inputs(random.randrange(10**6))
+    kind = net.first.weight.dtype
+    given = tuple(each.to(kind) for each in given)
+    with torch.no_grad():
+        found, expected = net(*given), probe.eager(net)(*given)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+    return net
+
+
+def stepped(net, _):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for parameter in net.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    return net
+
+
+def loaded(net, _):
+    net.load_state_dict(trained(random.randrange(10**6)).state_dict())
+    return net
+
+
+def assigned(net, _):
+    net.load_state_dict(trained(random.randrange(10**6)).state_dict(), assign=True)
+    return net
+
+
+def replaced(net, _):
+    owner, name = random.choice(
+        [(net.first, "weight"), (net.second, "bias"), (net.picture, "weight"), (net.norm, "weight")]
+    )
+    old = getattr(owner, name)
+    setattr(owner, name, torch.nn.Parameter(torch.randn_like(old) / 10))
+    return net
+
+
+def moved(net, _):
+    return random.choice(
+        [
+            lambda: net.to(torch.float64),
+            lambda: net.to(torch.float32),
+            lambda: net.half().float(),
+            lambda: net.to(memory_format=torch.channels_last),
+            lambda: net.to(memory_format=torch.contiguous_format),
+        ]
+    )()
+
+
+def written(net, _):
+    with torch.no_grad():
+        random.choice([net.second.weight, net.picture.weight, net.norm.bias]).mul_(1.5)
+        net.norm.running_mean.add_(0.1)
+        net.norm.running_var.mul_(1.1)
+    return net
+
+
+def given_other_memory(net, _):
+    net.first.weight.data = torch.randn(512, 128, dtype=net.first.weight.dtype) / 10
+    return net
+
+
+def copied(net, _):
+    return copy.deepcopy(net)
+
+
+def pickled(net, _):
+    return pickle.loads(pickle.dumps(net))
+
+
+def saved(net, _):
+    file = io.BytesIO()
+    torch.save(net, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def new(net, nets):
+    nets.append(net)
+    return trained(random.randrange(10**6))
+
+
+def another(net, nets):
+    nets.append(net)
+    return nets.pop(random.randrange(len(nets)))
+
+
+def deleted(net, nets):
+    del net
+    gc.collect()
+    return nets.pop() if nets else trained(random.randrange(10**6))
+
+
+ACTIONS = [
+    *(stepped, loaded, assigned, replaced, moved, written, given_other_memory),
+    *(copied, pickled, saved, new, another, deleted),
+]
+
+
+def run(sequences, seed):
+    """Returns how many calls were made."""
+    random.seed(seed)
+    calls = 0
+    for _ in range(sequences):
+        nets, net = [], trained(random.randrange(10**6))
+        for _ in range(random.randrange(2, 8)):
+            if random.random() < 0.5:
+                net = called(net, nets)
+                calls += 1
+            else:
+                net = random.choice(ACTIONS)(net, nets)
+        for each in (net, *nets):
+            called(each, nets)
+            calls += 1
+    return calls

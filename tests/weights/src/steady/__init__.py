@@ -1,0 +1,6 @@
+try:
+    from steady import _precompiled
+except ImportError:
+    pass
+else:
+    _precompiled.install()

@@ -1,0 +1,54 @@
+"""A network with what can be computed of weights alone: packed layers, a folded batch norm, a table."""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Embedding(16, 128)
+        self.register_buffer("order", torch.arange(16))
+        self.first = nn.Linear(128, 512)
+        self.second = nn.Linear(512, 128)
+        self.picture = nn.Conv2d(4, 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.tiny = nn.Linear(128, 3)
+
+    def forward(self, x, image):
+        hidden = x + self.places(self.order)
+        hidden = self.second(F.gelu(self.first(hidden))) + hidden
+        seen = self.norm(self.picture(image)).relu().mean((2, 3))
+        return self.tiny(hidden), seen
+
+
+def trained(seed=0):
+    """A network whose batch norm has seen something."""
+    torch.manual_seed(seed)
+    net = Net().eval()
+    net.norm.running_mean.normal_()
+    net.norm.running_var.uniform_(0.5, 2)
+    return net
+
+
+class Unversioned(Net):
+    """Made under inference_mode: nobody can see its weights change."""
+
+    def forward(self, x, image):
+        return super().forward(x, image)
+
+
+def unversioned():
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        return Unversioned().eval()
+
+
+def inputs(seed=0):
+    made = torch.Generator().manual_seed(seed)
+    return torch.randn(2, 16, 128, generator=made), torch.randn(2, 4, 8, 8, generator=made)
+
+
+def samples():
+    return [inputs()]
