@@ -6,6 +6,7 @@ docs/limits.md lists them, with the tests here.
 from __future__ import annotations
 
 import collections
+import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -67,6 +68,18 @@ def test_a_torch_function_mode() -> None:
     with BaseTorchFunctionMode():
         said = refusal(doubled, torch.ones(3))
     assert said.startswith("an active TorchFunctionMode cannot be carried in a wheel")
+
+
+KEY = object()
+CHOOSES = operator.itemgetter(KEY)
+
+
+def test_a_getter_of_an_object() -> None:
+    def chooses(x: torch.Tensor) -> Any:
+        return CHOOSES({KEY: x}) * 2
+
+    said = refusal(chooses, torch.ones(3))
+    assert said.startswith("operator.itemgetter of an object")
 
 
 def test_hooks_on_saved_tensors() -> None:

@@ -56,7 +56,7 @@ def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> 
         # Dynamo looks at the class alone, and traces what this one does.
         said = repr(node.value)
         if " at 0x" in said:
-            raise unsupported(f"{said}, which only its text could tell from others", node, leaf)
+            raise unsupported(f"operator.{cls.__name__} of an object", node, leaf)
         text.require(f"repr({variable}) == {text.constant(said, None, '')}", "TYPE_MATCH", leaf)
 
 
