@@ -18,8 +18,8 @@ __all__ = ["Verdict", "judge"]
 @dataclass(frozen=True)
 class Verdict:
     """`verdict`: "right", "wrong", "crash", "hang", "as torch.compile" (and not as eager), or "no judge",
-    where eager code itself ends the process; `needless`: a miss without a reason; `changed`: eager's
-    answer is another than without the change."""
+    where eager code itself ends the process or, asked again, answers otherwise; `needless`: a miss without a
+    reason; `changed`: eager's answer is another than without the change."""
 
     key: str
     program: str
@@ -78,6 +78,9 @@ def _compared(case: Case, servers: Servers, wheel: Answer, eager: Answer) -> tup
     words = difference(wheel.notes, eager.notes)
     if not words:
         return "right", "", ""
+    again = servers.ask(case, "eager")
+    if again.report is None or difference(_without_warnings(again.notes), _without_warnings(eager.notes)):
+        return "no judge", words, "eager code answers otherwise when it is asked again"
     jitted = servers.ask(case, "compile")
     if jitted.report is None:
         return "wrong", words, f"no answer: {_end(jitted)}"
