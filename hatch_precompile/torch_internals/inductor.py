@@ -20,7 +20,7 @@ from hatch_precompile.torch_internals.libraries import kernel_paths, library_pat
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.torch_internals.vectors import vectors_within
-from hatch_precompile.torch_internals.weights import Plan, computed, separate
+from hatch_precompile.torch_internals.weights import Plan, computed, prepared_inputs, separate
 
 __all__ = ["CompiledGraph", "compile_graph"]
 
@@ -108,9 +108,8 @@ def compile_graph(
             started = time.perf_counter()
             with (
                 inductor_config.patch(variant.settings),
-                # Packed weights have no strides.
-                inductor_config.patch(size_asserts=inductor_config.size_asserts and part.plan is None),
                 vectors_within(variant.requires),
+                prepared_inputs(),
                 # The strides of outputs are reported once, to what traced the graph.
                 TracingContext.report_output_strides() if first else contextlib.nullcontext(),
             ):

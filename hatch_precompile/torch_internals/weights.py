@@ -8,7 +8,8 @@ Seen in torch 2.13.0 (torch/_inductor/constant_folding.py, torch/_inductor/fx_pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from hatch_precompile.runtime import runtime
 
-__all__ = ["Plan", "computed", "separate"]
+__all__ = ["Plan", "computed", "prepared_inputs", "separate"]
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 
@@ -25,6 +26,8 @@ aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 # whose number of rows is not known.
 _WORTH_PACKING = 1 << 20
 _ROWS = 16
+
+_PREPARED = "precompile_prepared_"
 
 # They cost nothing: the graph makes them itself, where inductor sees what lies behind them.
 _VIEWS = {
@@ -182,7 +185,7 @@ def _as_inputs(graph: Any, nodes: Sequence[Any], last: Any) -> list[Any]:
     added = []
     for number, node in enumerate(nodes):
         with graph.inserting_after(last):
-            last = graph.placeholder(f"prepared_{number}")
+            last = graph.placeholder(f"{_PREPARED}{number}")
         last.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(last, lambda user, ours=last: user is not ours)
         added.append(last)
@@ -193,6 +196,25 @@ def computed(plan: Plan, inputs: Sequence[Any]) -> list[torch.Tensor]:
     """What the library takes after its inputs, as the runtime computes it."""
     tensors: list[torch.Tensor] = runtime("weights").computed(plan.steps, plan.outputs, inputs)
     return tensors
+
+
+@contextlib.contextmanager
+def prepared_inputs() -> Iterator[None]:
+    """Have inductor not look at the strides of what a plan gives: packed weights have none."""
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+    write = PythonWrapperCodegen.codegen_input_size_asserts
+
+    def write_for_others(self: Any) -> None:
+        write(self)
+        for name in [name for name in self._pending_input_asserts if name.startswith(_PREPARED)]:
+            del self._pending_input_asserts[name]
+
+    PythonWrapperCodegen.codegen_input_size_asserts = write_for_others
+    try:
+        yield
+    finally:
+        PythonWrapperCodegen.codegen_input_size_asserts = write
 
 
 # -- layers ----------------------------------------------------------------------------------------

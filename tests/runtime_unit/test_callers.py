@@ -149,3 +149,18 @@ def test_a_backward_raises_what_eager_code_would() -> None:
     assert raised.value.__cause__ is cause
     with pytest.raises(graphs.GraphFailed):
         boxed(Failing())([])
+
+
+def test_an_operator_that_returns_nothing_for_a_tensor_is_an_error() -> None:
+    """The library would read the tensor that is not there."""
+    with torch.library._scoped_library("of_these_tests", "DEF") as library:
+        library.define("forgets(Tensor x) -> Tensor")
+        library.impl("forgets", lambda x: None, "CPU")
+        library.define("looks(Tensor x) -> ()")
+        library.impl("looks", lambda x: None, "CPU")
+        handle = torch._C._aoti.unsafe_alloc_void_ptr_from_tensor
+        with pytest.raises(TypeError, match=r"forgets\.default returned None"):
+            graphs.custom_op_wrapper("torch.ops.of_these_tests.forgets.default", handle(torch.ones(2)))
+        assert (
+            graphs.custom_op_wrapper("torch.ops.of_these_tests.looks.default", handle(torch.ones(2))) is None
+        )

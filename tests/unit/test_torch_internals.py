@@ -541,6 +541,58 @@ def _assigned(cls: Any) -> set[str]:
     return {name for name in cls.__post_init__.__code__.co_names if not name.startswith("_")}
 
 
+SCHEMAS = {
+    "_linear_pointwise.default": "(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
+    "str? algorithm) -> Tensor Y",
+    "_linear_pointwise.binary": "(Tensor X, Tensor other, Tensor W, Tensor? B, str attr) -> Tensor Y",
+    "_reorder_linear_weight.default": "(Tensor self, int? batch_size=None) -> Tensor Y",
+    "_convolution_pointwise.default": "(Tensor X, Tensor W, Tensor? B, int[] padding, int[] stride, "
+    "int[] dilation, int groups, str attr, Scalar?[] scalars, str? algorithm) -> Tensor Y",
+    "_reorder_convolution_weight.default": "(Tensor self, int[2] padding=0, int[2] stride=1, "
+    "int[2] dilation=1, int groups=1, int[]? input_size=None) -> Tensor Y",
+}
+
+
+class TestLayers:
+    """What linear layers and fixed weights are made with (linear.py, weights.py)."""
+
+    @pytest.mark.parametrize("name", SCHEMAS)
+    def test_operators_of_onednn_take_what_they_did(self, name: str) -> None:
+        packet, _, overload = name.partition(".")
+        schema = str(getattr(getattr(torch.ops.mkldnn, packet), overload)._schema)
+        assert schema[schema.index("(") :] == SCHEMAS[name]
+
+    def test_torchs_c_functions_are_called_as_they_are_declared(self) -> None:
+        folder = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch"
+        text = " ".join(
+            path.read_text() for path in (folder / "c/shim_cpu.h", folder / "generated/c_shim_cpu.h")
+        )
+        text = re.sub(r"\s+", " ", text)
+        handle = "AtenTensorHandle"
+        assert (
+            f"aoti_torch_cpu__linear_pointwise( {handle} X, {handle} W, {handle}* B, const char* attr, "
+            f"const double** scalars, int64_t scalars_len_, const char** algorithm, {handle}* ret0)"
+        ) in text
+        assert (
+            f"aoti_torch_cpu_addmm_out({handle} out, {handle} self, {handle} mat1, {handle} mat2, "
+            "double beta, double alpha)"
+        ) in text
+        assert f"aoti_torch_cpu_mm_out({handle} out, {handle} self, {handle} mat2)" in text
+
+    def test_lowerings_have_the_places_that_are_replaced(self) -> None:
+        from torch._inductor import mkldnn_ir
+        from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+        from torch._inductor.lowering import lowerings
+
+        aten, fused = torch.ops.aten, torch.ops.mkldnn._linear_pointwise
+        assert {aten.addmm.default, aten.mm.default, fused.default, fused.binary} <= lowerings.keys()
+        create = mkldnn_ir.LinearUnary.create
+        assert parameters(create) == ["x", "w", "B", "attr", "scalars", "algorithm"]
+        assert parameters(mkldnn_ir.LinearBinary.create) == ["x", "y", "w", "B", "attr"]
+        written = inspect.getsource(PythonWrapperCodegen.codegen_input_size_asserts)
+        assert "self._pending_input_asserts[name] = " in written
+
+
 class TestRuntime:
     def test_all_of_it_is_there_without_dynamo(self) -> None:
         code = (

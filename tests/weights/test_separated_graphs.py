@@ -1,0 +1,124 @@
+"""What leaves a graph whose weights are fixed, and what is fused into what stays."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+from hatch_precompile.config.variants import Variant
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph
+from tests.support.graphs import OPERATORS
+
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(128, 512), nn.Linear(512, 128)
+        self.small = nn.Linear(128, 2)
+        self.places = nn.Parameter(torch.randn(32, 128))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.places * 2
+        y: torch.Tensor = self.small(self.narrow(F.gelu(self.wide(x))) + x)
+        return y
+
+
+class Picture(nn.Module):
+    """A block of a residual network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.Conv2d(8, 8, 3, padding=1)
+        self.norm, self.other = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+        for norm in (self.norm, self.other):
+            nn.init.normal_(norm.running_mean)
+            nn.init.uniform_(norm.running_var, 0.5, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.other(self.second(F.relu(self.norm(self.first(x))))) + x)
+
+
+class Counting(nn.Module):
+    """Changes a buffer, and uses a weight in more than one way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+        self.layer = nn.Linear(256, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        y: torch.Tensor = self.layer(x) * self.calls + self.layer.weight.sum()
+        return y
+
+
+def compiled(model: nn.Module, *inputs: torch.Tensor) -> tuple[CompiledGraph, torch.Tensor, list[str]]:
+    """The graph of a call, the call's answer from it, and what oneDNN ran for that, in words."""
+    graphs: list[CompiledGraph] = []
+    capabilities = tuple(name for name, value in torch.cpu.get_capabilities().items() if value is True)
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        call, graph = compile_graph(
+            gm, example_inputs, [Variant("here", capabilities, {})], OPERATORS, fixed_weights=True
+        )
+        graphs.append(graph)
+        return call
+
+    sys.modules[OPERATORS] = runtime("graphs")
+    torch._dynamo.reset()
+    with torch.no_grad(), capture_settings({}, 1):
+        answer = torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)
+    (graph,) = graphs
+    assert not graph.obstacle and not graph.why_python
+    assert graph.plan is not None
+    return graph, answer, [name for name, *_ in graph.plan.steps]
+
+
+def test_linear_layers_are_packed_and_what_follows_is_fused(capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model, x = Layers(), torch.randn(2, 32, 128)
+    capfd.readouterr()
+    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+        graph, answer, steps = compiled(model, x)
+    ran = [line for line in capfd.readouterr().out.splitlines() if ",exec,cpu,inner_product," in line]
+    assert steps == ["aten.mul.Tensor", *["mkldnn._reorder_linear_weight.default"] * 2]
+    assert graph.plan is not None and len(graph.plan.outputs) == 3
+    assert len(ran) == 2
+    assert "eltwise_gelu_erf" in ran[0] and "binary_add" in ran[1]
+    with torch.no_grad():
+        torch.testing.assert_close(answer, model(x))
+
+
+def test_batch_norms_are_folded_and_what_follows_is_fused(capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model, x = Picture(), torch.randn(2, 8, 6, 6)
+    capfd.readouterr()
+    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+        _, answer, steps = compiled(model, x)
+    ran = [line for line in capfd.readouterr().out.splitlines() if ",exec,cpu,convolution," in line]
+    assert steps.count("mkldnn._reorder_convolution_weight.default") == 2
+    assert len(ran) == 2
+    assert "eltwise_relu" in ran[0]
+    assert "sum" in ran[1] or "binary_add" in ran[1]
+    with torch.no_grad():
+        torch.testing.assert_close(answer, model(x))
+
+
+def test_what_the_graph_changes_is_not_fixed() -> None:
+    torch.manual_seed(0)
+    model, x = Counting(), torch.randn(32, 256)
+    graph, answer, steps = compiled(model, x)
+    assert steps == ["mkldnn._reorder_linear_weight.default", "aten.sum.default"]
+    expected = Counting()
+    expected.load_state_dict({**model.state_dict(), "calls": torch.zeros(1)})
+    with torch.no_grad():
+        torch.testing.assert_close(answer, expected(x))
+    assert model.calls.item() == 1
