@@ -115,7 +115,7 @@ def test_batch_norms_are_folded_and_what_follows_is_fused(capfd: pytest.CaptureF
 def test_what_the_graph_changes_is_not_fixed() -> None:
     torch.manual_seed(0)
     model, x = Counting(), torch.randn(32, 256)
-    graph, answer, steps = compiled(model, x)
+    _, answer, steps = compiled(model, x)
     assert steps == ["mkldnn._reorder_linear_weight.default", "aten.sum.default"]
     expected = Counting()
     expected.load_state_dict({**model.state_dict(), "calls": torch.zeros(1)})
