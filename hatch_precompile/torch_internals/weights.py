@@ -122,13 +122,47 @@ def _apart(graph: Any, fixed: set[Any]) -> set[Any]:
         needs = node.all_input_nodes
         if needs and all(each in fixed or each in found for each in needs) and _can_be_a_step(node):
             found.add(node)
-    while views := [node for node in found if node.target in _VIEWS and not found.issuperset(node.users)]:
-        found.difference_update(views)
+    # What a call returns is the caller's, to be changed.
+    found -= _returned(graph)
+    while missing := [
+        node for node in found if any(e not in fixed and e not in found for e in node.all_input_nodes)
+    ]:
+        found.difference_update(missing)
+    while views := [node for node in graph.nodes if node in found and _is_view_for_others(node, found)]:
+        for node in views:
+            _split_view(graph, node, found)
     # What nothing needs any more.
     for node in reversed(graph.nodes):
         if node in found and not node.users:
             found.discard(node)
     return found
+
+
+def _returned(graph: Any) -> set[Any]:
+    """The nodes whose memory a call of the graph returns."""
+    (output,) = graph.find_nodes(op="output")
+    found: set[Any] = set()
+    pending = list(output.all_input_nodes)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += node.all_input_nodes if node.target in _VIEWS else []
+    return found
+
+
+def _is_view_for_others(node: Any, found: set[Any]) -> bool:
+    return node.target in _VIEWS and not found.issuperset(node.users)
+
+
+def _split_view(graph: Any, node: Any, found: set[Any]) -> None:
+    """Have the graph make a view itself, beside the one that steps use."""
+    if found.isdisjoint(node.users):
+        found.discard(node)
+        return
+    with graph.inserting_after(node):
+        own = graph.node_copy(node)
+    node.replace_all_uses_with(own, lambda user: user not in found and user is not own)
 
 
 def _taken(graph: Any, apart: set[Any]) -> list[Any]:

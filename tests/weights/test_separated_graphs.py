@@ -112,6 +112,42 @@ def test_batch_norms_are_folded_and_what_follows_is_fused(capfd: pytest.CaptureF
         torch.testing.assert_close(answer, model(x))
 
 
+class Returning(nn.Module):
+    """Returns what depends on its weights alone, and uses views of them in two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(256, 256)
+        self.table = nn.Parameter(torch.randn(4, 256))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        turned = self.layer.weight.t()
+        table = (self.table * 2).exp()
+        return self.layer(x), table.t(), x @ turned + (turned * 3).sum(), table + 1, table.sum() + x
+
+
+def test_what_a_call_returns_is_the_callers_to_change() -> None:
+    torch.manual_seed(0)
+    model, x = Returning().eval(), torch.randn(32, 256)
+    _, _, steps = compiled(model, x)
+    assert "aten.exp.default" not in steps
+    assert "mkldnn._reorder_linear_weight.default" in steps
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        capabilities = tuple(name for name, value in torch.cpu.get_capabilities().items() if value is True)
+        variants = [Variant("here", capabilities, {})]
+        return compile_graph(gm, example_inputs, variants, OPERATORS, fixed_weights=True)[0]
+
+    torch._dynamo.reset()
+    with torch.no_grad(), capture_settings({}, 1):
+        call = torch.compile(model, backend=backend, fullgraph=True)
+        for _ in range(2):
+            found, expected = call(x), model(x)
+            for one, other in zip(found, expected, strict=True):
+                torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+                one.fill_(7)
+
+
 def test_what_the_graph_changes_is_not_fixed() -> None:
     torch.manual_seed(0)
     model, x = Counting(), torch.randn(32, 256)
