@@ -313,8 +313,8 @@ class TestErrors:
             ({"options": "max-autotune"}, 'options: expected a table, got "max-autotune"'),
             (
                 {"options": {"max_autotune": True, "freezing": True}},
-                "options.freezing: expected no setting that the build makes itself: weights are inputs of a "
-                "graph, so that they are neither in the wheel nor fixed",
+                "options.freezing: expected no setting that the build makes itself: weights are not in the "
+                "wheel; the key weights says whether they may change",
             ),
             (
                 {"options": {"fx-graph-cache": True}},

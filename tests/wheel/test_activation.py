@@ -273,7 +273,13 @@ probe.result(
     impl=probe.activated(zoo.models.Mlp.forward),
 )
 """).result
-        status = {"installed": False, "reason": "not installed", "variant": None, "entrypoints": {}}
+        status = {
+            "installed": False,
+            "reason": "not installed",
+            "variant": None,
+            "entrypoints": {},
+            "prepared_bytes": 0,
+        }
         expected = {
             "same": [True, True],
             "left": [],

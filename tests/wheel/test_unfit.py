@@ -194,7 +194,13 @@ probe.result(
     assert seen == {
         "same": True,
         "said": [],
-        "status": {"installed": False, "reason": "HATCH_PRECOMPILE=off", "variant": None, "entrypoints": {}},
+        "status": {
+            "installed": False,
+            "reason": "HATCH_PRECOMPILE=off",
+            "variant": None,
+            "entrypoints": {},
+            "prepared_bytes": 0,
+        },
         "wrapped": False,
         "runtime": [],
     }
