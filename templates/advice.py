@@ -39,7 +39,7 @@ _BY_CHECK: tuple[tuple[str, str], ...] = (
     (r"function_mode_depth\(\)", "make the call outside of the torch function mode"),
     (r"saved_tensors_hooks", "make the call without hooks on saved tensors"),
     (r"forward_ad", "make the call outside of forward-mode differentiation"),
-    (r"device_state", "set torch's default device as it was at the build"),
+    (r"default_device", "set torch's default device as it was at the build"),
     (r"marks_agree", "pass a tensor without marks of mark_dynamic and the like"),
     (r"\.size\(\)", f"pass a size in that range, {_REBUILD} or with another dynamic-shapes"),
     (

@@ -35,8 +35,6 @@ def heads(frame: Frame) -> list[Callable[[], Entry | None]]:
             installation.leave_out(frame, record, error)
             return None
 
-    # It imports a module of torch's, which a fork must not find half imported: this is under the lock.
-    torch_private.guard_namespace()
     try:
         bundle = installation.bundle
         read = bundle.heads(frame.record)

@@ -230,10 +230,15 @@ def from_numpy(value: Any) -> Any:
     return value
 
 
+def default_device() -> torch.device | None:
+    """What torch.set_default_device or `with device` has set; its module comes in with the first of these."""
+    module = sys.modules.get("torch.utils._device")
+    device: torch.device | None = getattr(module, "CURRENT_DEVICE", None)  # half imported: not set yet
+    return device
+
+
 def guard_namespace() -> dict[str, Any]:
     """What generated guard functions may call."""
-    import torch.utils._device as device_state
-
     from .inputs import CALL_CHECKS
 
     return {
@@ -249,7 +254,7 @@ def guard_namespace() -> dict[str, Any]:
         "function_mode_depth": torch._C._len_torch_function_stack,
         "saved_tensors_hooks": torch._C._autograd._top_saved_tensors_default_hooks,
         "inference_mode": torch.is_inference_mode_enabled,
-        "device_state": device_state,
+        "default_device": default_device,
         "forward_ad": forward_ad,
         "math": math,
         **CALL_CHECKS,

@@ -771,12 +771,12 @@ class TestRuntime:
             assert ask(True) is not None
 
     def test_the_default_device_is_a_module_attribute(self) -> None:
-        from torch.utils import _device
+        default_device = runtime("torch_private").default_device
 
-        assert _device.CURRENT_DEVICE is None
+        assert default_device() is None
         torch.set_default_device("meta")
         try:
-            assert torch.device("meta") == _device.CURRENT_DEVICE
+            assert default_device() == torch.device("meta")
         finally:
             torch.set_default_device(None)
         with torch.device("meta"):

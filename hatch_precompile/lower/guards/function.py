@@ -181,7 +181,7 @@ class _Writer:
                 device = default_device()
                 expected = self.text.constant(device, None, "")
                 test = "is None" if device is None else f"== {expected}"
-                self.text.require(f"device_state.CURRENT_DEVICE {test}", "DEFAULT_DEVICE")
+                self.text.require(f"default_device() {test}", "DEFAULT_DEVICE")
             elif leaf.kind == "dual_level_match_guard":
                 self.text.require(f"forward_ad._current_level == {leaf.args[0]!r}", "DUAL_LEVEL")
             elif leaf.kind == "lambda_guard" and "top_saved_tensors_hooks ids == None" in leaf.text:
