@@ -355,7 +355,9 @@ def _is_refusal(error: Exception, guard: Any, frame_locals: dict[str, Any]) -> b
     try:
         guard(frame_locals)
     except type(error) as again:
-        return not torch_private.raised_by_signal(again)
+        if torch_private.raised_by_signal(again):
+            raise
+        return True
     return False
 
 

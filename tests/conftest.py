@@ -39,7 +39,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Site:
-    """A directory with installed packages; `run` runs code in fresh processes that import from it.
+    """A directory with installed packages; `play` and `run` start fresh processes that import from it.
 
     Nothing is in those processes' environment but where to import from: no home, no compiler, an
     empty PATH. `probe` (tests/support/probe.py) is importable in them.
@@ -72,6 +72,20 @@ class Site:
         lines = [line for line in process.stdout.splitlines() if line.startswith(MARK)]
         result = json.loads(lines[-1].removeprefix(MARK)) if lines else None
         return Finished(process.returncode, result, process.stdout, process.stderr)
+
+    def play(
+        self,
+        scenario: str,
+        *,
+        environment: dict[str, str] | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """What a scenario answers, which is a function of tests/scenarios: "module.function"."""
+        module, _, function = scenario.rpartition(".")
+        places = [str(self.directory), str(TESTS / "support"), str(TESTS / "scenarios")]
+        code = f"import probe; probe.play({module!r}, {function!r})"
+        env = {"PYTHONPATH": os.pathsep.join(places), **(environment or {})}
+        return self.run(code, stdin=arguments, **env).result
 
     def copy(self, destination: Path) -> Site:
         shutil.copytree(self.directory, destination)

@@ -1,6 +1,7 @@
 """What a fresh process needs to say what happened in it. Imports torch only where it must."""
 
 import contextlib
+import importlib
 import json
 import sys
 
@@ -15,6 +16,12 @@ def result(**values):
 def argument():
     """What the test passed as `stdin`."""
     return json.load(sys.stdin)
+
+
+def play(module, function):
+    """Run a scenario of tests/scenarios with the keyword arguments of the test, and hand it the answer."""
+    answer = getattr(importlib.import_module(module), function)(**argument())
+    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
 
 
 def loaded(*names):

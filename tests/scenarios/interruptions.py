@@ -1,0 +1,166 @@
+"""Signals, forks and operators in the middle of a call of the lab (tests/transparency/lab)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+import probe
+import torch
+from lab import core
+
+torch.set_grad_enabled(False)
+
+X = torch.arange(4.0)
+IDS = torch.tensor([[1, 2, 3]])
+
+
+class Alarm(Exception):
+    pass
+
+
+ERRORS: dict[str, type[BaseException]] = {
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "Alarm": Alarm,
+    "AttributeError": AttributeError,
+}
+
+
+def exceptions_of_a_handler(name: str, times: int) -> dict[str, int]:
+    """How many exceptions a handler raised in the middle of calls, and how many came out of them."""
+    error = ERRORS[name]
+    raised = caught = 0
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        nonlocal raised
+        raised += 1
+        raise error("from the handler")
+
+    signal.signal(signal.SIGALRM, handler)
+    model = core.Table()
+    core.scaled(X)
+    model(IDS)
+    core.outer(torch.ones(9))  # a miss, which imports: Python's import system drops an AttributeError itself
+    while raised < times:
+        before = raised
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0003)
+            while raised == before:
+                core.scaled(X)
+                model(IDS)
+                core.outer(torch.ones(9))
+        except error:
+            caught += 1
+    return {"raised": raised, "caught": caught}
+
+
+def exceptions_while_entries_are_loaded(times: int) -> dict[str, int]:
+    """The same in first calls, each in a child of its own."""
+    reading, writing = os.pipe()
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        os.write(writing, b"r")
+        raise Alarm
+
+    signal.signal(signal.SIGALRM, handler)
+    codes = []
+    for turn in range(times):
+        child = os.fork()
+        if child == 0:
+            os._exit(_interrupted_first_call(writing, 0.0001 + 0.0002 * (turn % 20)))
+        codes.append(os.waitpid(child, 0)[1])
+    os.close(writing)
+    told = os.read(reading, 10_000)
+    return {"codes": sum(codes), "raised": told.count(b"r"), "caught": told.count(b"c")}
+
+
+def _interrupted_first_call(writing: int, after: float) -> int:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, after)
+        core.Table()(IDS)
+        core.scaled(X)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Alarm:
+        os.write(writing, b"c")
+    except BaseException:
+        return 1
+    return 0
+
+
+def forks_inside_the_loading(times: int) -> list[int]:
+    """Exit codes of children, forked while a thread of their parent was loading; each makes a first call."""
+    from lab._precompiled import bundle
+
+    inside = threading.Event()
+    own_read = bundle.Bundle.read
+
+    def slow_read(self: Any, name: str) -> Any:
+        inside.set()
+        time.sleep(0.01)
+        return own_read(self, name)
+
+    bundle.Bundle.read = slow_read
+    codes = []
+    for _ in range(times):
+        parent = os.fork()
+        if parent == 0:
+            os._exit(_fork_inside(inside))
+        codes.append(os.waitpid(parent, 0)[1])
+    return codes
+
+
+def _fork_inside(inside: threading.Event) -> int:
+    thread = threading.Thread(target=lambda: core.scaled(X))
+    thread.start()
+    inside.wait()
+    child = os.fork()
+    if child == 0:
+        with torch.no_grad():
+            os._exit(0 if core.scaled(X).tolist() == [0, 2, 4, 6] else 1)
+    code = _exit_code(child, within=20)
+    thread.join()
+    return code
+
+
+def _exit_code(child: int, within: float) -> int:
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        ended, code = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return code
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    return 9
+
+
+def a_module_that_calls_while_it_is_imported() -> dict[str, Any]:
+    """A module that the loading imports calls the entrypoint that is being loaded."""
+    from lab._precompiled import entries
+
+    own_import = entries._import
+    calls: list[Any] = []
+
+    def calling(module: str) -> None:
+        if not calls:
+            calls.append("begun")
+            calls.append(core.scaled(X).tolist())
+        own_import(module)
+
+    entries._import = calling
+    core.scaled(X)
+    return {"calls": calls, "hits": probe.hits("scaled", "lab")}
+
+
+def a_first_call_inside_an_operator() -> bool:
+    """Whether a call is served after the first one was made in a custom operator's implementation."""
+
+    @torch.library.custom_op("mine::inside", mutates_args=())
+    def inside(x: torch.Tensor) -> torch.Tensor:
+        return core.scaled(x)
+
+    inside(X)
+    return probe.served("scaled", lambda: core.scaled(X), "lab")
