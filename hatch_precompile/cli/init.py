@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hatch_precompile.cli.printing import note
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.frontends.project import read_project
-from hatch_precompile.init.proposal import propose
+
+if TYPE_CHECKING:
+    from hatch_precompile.init.proposal import Proposal
 
 __all__ = ["init"]
 
 
 @click.command(short_help="Propose a configuration for a project.")
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
-@click.option("--write", is_flag=True, help="Append the table to DIR/pyproject.toml.")
+@click.option("--write", is_flag=True, help="Put the table and what the build needs into DIR/pyproject.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print the proposal as JSON.")
 def init(directory: Path, write: bool, as_json: bool) -> None:
     """Propose a table for the project in DIR, with an entrypoint for each model found in its source.
@@ -27,36 +29,35 @@ def init(directory: Path, write: bool, as_json: bool) -> None:
     The source is read, not imported. A class that another model uses is compiled with that one and gets
     no entrypoint of its own. Nothing is written without --write.
     """
+    from hatch_precompile.init import pyproject
+    from hatch_precompile.init.proposal import propose
+
     try:
         proposal = propose(read_project(directory))
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     for file in proposal.unread:
         note(f"not read, for it is no valid Python: {file}")
+    target = directory / "pyproject.toml"
+    if write:
+        try:
+            pyproject.write(target, proposal.written, proposal.requires)
+        except ConfigError as error:
+            _show(proposal, as_json)
+            raise click.UsageError(str(error)) from error
+        proposal = dataclasses.replace(proposal, toml=proposal.written)
+    _show(proposal, as_json)
+    if write:
+        note(f"appended to {target}")
+        if proposal.requires:
+            listed = ", ".join(f'"{each}"' for each in proposal.requires)
+            note(f"added to its build-system.requires: {listed}")
+        if "torch" in proposal.requires:
+            note("pin this torch to the version that the wheel is for")
+
+
+def _show(proposal: Proposal, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(proposal), indent=2))
     else:
         click.echo(proposal.toml, nl=False)
-    if write:
-        pyproject = directory / "pyproject.toml"
-        _append(pyproject, proposal.toml)
-        note(f"appended to {pyproject}")
-
-
-def _append(pyproject: Path, table: str) -> None:
-    """Put a table at the end of a file whose bytes stay as they are, with line ends as that file has them."""
-    before = pyproject.read_bytes()
-    between = "\n" if before.endswith(b"\n") else "\n\n"
-    added = f"{between}{table}".encode()
-    if before.partition(b"\n")[0].endswith(b"\r"):
-        added = added.replace(b"\n", b"\r\n")
-    try:
-        tomllib.loads((before + added).decode())
-    except tomllib.TOMLDecodeError as error:
-        # A table that is written inline cannot be added to.
-        raise click.UsageError(
-            f"the table cannot be appended to {pyproject}, which would no longer be valid TOML ({error}); "
-            "put the lines above where they belong"
-        ) from error
-    with pyproject.open("ab") as file:
-        file.write(added)

@@ -25,7 +25,10 @@ _NO_PACKAGES = frozenset(
 
 @dataclass(frozen=True)
 class Proposal:
-    """`requires`: what build-system.requires lacks; `unread`: files that are no valid Python."""
+    """`requires`: what build-system.requires lacks; `unread`: files that are no valid Python.
+
+    `toml`: the table, under a comment about `requires`.
+    """
 
     table: str
     requires: list[str]
@@ -33,6 +36,11 @@ class Proposal:
     inner: list[str]
     unread: list[str]
     toml: str
+
+    @property
+    def written(self) -> str:
+        """The table alone, for a file that is given what it requires."""
+        return self.toml.removeprefix(_comment(self.requires))
 
 
 def propose(project: Project) -> Proposal:
@@ -57,7 +65,7 @@ def propose(project: Project) -> Proposal:
     inner = [f"{model.module}:{model.name}" for model in models if model.inner]
     requires = _missing_requirements(project, table)
     package = packages[0].name if len(packages) > 1 else None
-    toml = _toml(table, package, entrypoints, inner, requires)
+    toml = _comment(requires) + _toml(table, package, entrypoints, inner)
     return Proposal(table, requires, entrypoints, inner, unread, toml)
 
 
@@ -115,11 +123,16 @@ def _entrypoint(
 
 def _missing_requirements(project: Project, table: str) -> list[str]:
     """What a build needs beyond what build-system.requires lists."""
-    listed = project.pyproject.get("build-system", {}).get("requires", [])
+    system = project.pyproject.get("build-system", {})
+    listed = system.get("requires", []) if isinstance(system, dict) else None
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise ConfigError("build-system.requires is no list of strings")
     there = {_name(each) for each in listed}
     own = project.pyproject.get("project", {}).get("dependencies", [])
     wanted = ["hatch-precompile", _torch(own)]
-    if table == SETUPTOOLS_TABLE:  # which does not install them for a build
+    if table == HATCH_TABLE:
+        wanted = ["hatchling", *wanted]
+    else:  # setuptools does not install them for a build
         wanted = ["setuptools", *wanted, *(each for each in own if _name(each) != "torch")]
     return [each for each in wanted if _name(each) not in there]
 
@@ -142,15 +155,16 @@ def _name(requirement: str) -> str:
         return requirement
 
 
-def _toml(
-    table: str, package: str | None, entrypoints: list[dict[str, Any]], inner: list[str], requires: list[str]
-) -> str:
-    lines = []
-    if requires:
-        pin = " (torch pinned to the version the wheel is for)" if "torch" in requires else ""
-        listed = ", ".join(f'"{each}"' for each in requires)
-        lines.append(f"# build-system.requires needs {listed}{pin}")
-    lines.append(f"[{table}]")
+def _comment(requires: list[str]) -> str:
+    if not requires:
+        return ""
+    pin = " (torch pinned to the version the wheel is for)" if "torch" in requires else ""
+    listed = ", ".join(f'"{each}"' for each in requires)
+    return f"# build-system.requires needs {listed}{pin}\n"
+
+
+def _toml(table: str, package: str | None, entrypoints: list[dict[str, Any]], inner: list[str]) -> str:
+    lines = [f"[{table}]"]
     if package is not None:
         lines.append(f'package = "{package}"')
     for each in entrypoints:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -92,6 +94,10 @@ def proposed(project: Path) -> dict[str, Any]:
     result = init(project, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+def with_requirements(text: str) -> str:
+    return text.replace('["hatchling"]', '["hatchling", "hatch-precompile", "torch==2.13.0"]')
 
 
 class TestFinding:
@@ -186,7 +192,12 @@ class TestWriting:
     def test_when_asked_the_table_is_appended(self, project: Path) -> None:
         result = init(project, "--write")
         text = (project / "pyproject.toml").read_text()
-        assert text == HATCH + "\n" + result.stdout
+        assert text == with_requirements(HATCH) + "\n" + result.stdout
+        assert result.stdout.startswith("[tool.hatch.build.hooks.precompile]\n")
+        assert result.stderr == (
+            f"appended to {project / 'pyproject.toml'}\n"
+            'added to its build-system.requires: "hatch-precompile", "torch==2.13.0"\n'
+        )
         assert len(tomllib.loads(text)["tool"]["hatch"]["build"]["hooks"]["precompile"]["entrypoints"]) == 2
 
     @pytest.mark.parametrize(
@@ -206,7 +217,7 @@ class TestWriting:
         assert result.exit_code == 0, result.output
         after = pyproject.read_bytes()
         added = between + result.stdout.replace("\n", between[: len(between) // (between.count("\n"))])
-        assert after == content.encode() + added.encode()
+        assert after == with_requirements(content).encode() + added.encode()
         assert "precompile" in tomllib.loads(after.decode())["tool"]["hatch"]["build"]["hooks"]
 
     def test_nothing_is_written_where_no_table_can_be_added(self, project: Path) -> None:
@@ -216,7 +227,9 @@ class TestWriting:
         result = init(project, "--write")
         assert result.exit_code == 2
         assert "cannot be appended to" in result.stderr
+        assert '# build-system.requires needs "hatch-precompile"' in result.stdout
         assert pyproject.read_bytes() == before
+        assert list(project.glob("pyproject*")) == [pyproject]
 
     def test_a_byte_order_mark_is_named(self, project: Path) -> None:
         (project / "pyproject.toml").write_bytes(b"\xef\xbb\xbf" + HATCH.encode())
@@ -229,6 +242,148 @@ class TestWriting:
         result = init(project, "--write")
         assert result.exit_code == 2
         assert "configures entrypoints already, in [tool.hatch.build.hooks.precompile]" in result.stderr
+
+
+REQUIRES = [
+    # As it is written before, and after.
+    ('["hatchling",]', '["hatchling", "hatch-precompile", "torch==2.13.0",]'),
+    (
+        "[ 'hatchling' ]  # the backend",
+        '[ \'hatchling\', "hatch-precompile", "torch==2.13.0" ]  # the backend',
+    ),
+    ('["torch==2.13.0", "hatchling"]', '["torch==2.13.0", "hatchling", "hatch-precompile"]'),
+    (
+        '["Torch", "Hatch_Precompile[cli]>=0", "hatchling"]',
+        '["Torch", "Hatch_Precompile[cli]>=0", "hatchling"]',
+    ),
+    ("[]", '["hatchling", "hatch-precompile", "torch==2.13.0"]'),
+    ('[\n  "hatchling"\n]', '[\n  "hatchling",\n  "hatch-precompile",\n  "torch==2.13.0"\n]'),
+    (
+        '[\n\t"numpy",  # for setup\n\t"hatchling",\n]',
+        '[\n\t"numpy",  # for setup\n\t"hatchling",\n\t"hatch-precompile",\n\t"torch==2.13.0",\n]',
+    ),
+    (
+        '[\n    "hatchling"  # built with\n    # "cython",\n]',
+        '[\n    "hatchling",  # built with\n    # "cython",\n    "hatch-precompile",\n    "torch==2.13.0"\n]',
+    ),
+    ("[ # none\n]", '[ # none\n    "hatchling",\n    "hatch-precompile",\n    "torch==2.13.0"\n]'),
+]
+
+
+class TestRequirements:
+    """What --write does to build-system.requires."""
+
+    @pytest.mark.parametrize("ends", ["\n", "\r\n"])
+    @pytest.mark.parametrize(("written", "expected"), REQUIRES)
+    def test_they_are_added_as_the_array_is_written(
+        self, project: Path, written: str, expected: str, ends: str
+    ) -> None:
+        pyproject = project / "pyproject.toml"
+        text = HATCH.replace('["hatchling"]', written) + "# the  end\n\n"
+        pyproject.write_bytes(text.replace("\n", ends).encode())
+        result = init(project, "--write")
+        assert result.exit_code == 0, result.output
+        after = HATCH.replace('["hatchling"]', expected) + "# the  end\n\n\n" + result.stdout
+        assert pyproject.read_bytes() == after.replace("\n", ends).encode()
+        pyproject.write_text(pyproject.read_text().split("[tool.")[0])
+        assert proposed(project)["requires"] == []
+
+    @pytest.mark.parametrize(
+        "system",
+        [
+            'build-system = {requires = ["hatchling"], build-backend = "hatchling.build"}\n',
+            'build-system.requires = ["hatchling"]\nbuild-system.build-backend = "hatchling.build"\n',
+        ],
+    )
+    def test_wherever_it_stands(self, project: Path, system: str) -> None:
+        text = system + "[project]" + HATCH.partition("[project]")[2]
+        (project / "pyproject.toml").write_text(text)
+        result = init(project, "--write")
+        assert (project / "pyproject.toml").read_text() == with_requirements(text) + "\n" + result.stdout
+
+    def test_where_there_is_none_it_is_made(self, project: Path) -> None:
+        text = HATCH.replace('requires = ["hatchling"]\n', "")
+        (project / "pyproject.toml").write_text(text)
+        init(project, "--write")
+        system = tomllib.loads((project / "pyproject.toml").read_text())["build-system"]
+        assert system == {
+            "requires": ["hatchling", "hatch-precompile", "torch==2.13.0"],
+            "build-backend": "hatchling.build",
+        }
+
+    def test_a_project_without_a_build_system_gets_one(self, project: Path) -> None:
+        """And no backend, which is to build it as it did before: by running its setup.py."""
+        text = "[project]" + HATCH.partition("[project]")[2]
+        (project / "pyproject.toml").write_text(text)
+        result = init(project, "--write")
+        assert (project / "pyproject.toml").read_text() == (
+            text
+            + '\n[build-system]\nrequires = ["setuptools", "hatch-precompile", "torch==2.13.0", "numpy"]\n\n'
+            + result.stdout
+        )
+
+    def test_a_way_of_writing_it_that_cannot_be_kept_is_an_error(self, project: Path) -> None:
+        pyproject = project / "pyproject.toml"
+        pyproject.write_text(HATCH.replace('["hatchling"]', '[\n  "hatchling" # c\n  ,\n]'))
+        before = pyproject.read_bytes()
+        result = init(project, "--write")
+        assert result.exit_code == 2
+        assert f"build-system.requires of {pyproject} cannot be added to as it is written" in result.stderr
+        assert pyproject.read_bytes() == before
+
+    @pytest.mark.parametrize("written", ['"hatchling"', "[1]"])
+    def test_what_is_no_list_of_strings_is_an_error(self, project: Path, written: str) -> None:
+        (project / "pyproject.toml").write_text(HATCH.replace('["hatchling"]', written))
+        assert "build-system.requires is no list of strings" in init(project).stderr
+
+    def test_a_torch_that_is_not_pinned_is_said(self, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (project / "pyproject.toml").write_text(HATCH.replace('"torch==2.13.0"', '"torch"'))
+        monkeypatch.setattr("hatch_precompile.init.proposal._torch", lambda dependencies: "torch")
+        assert "pin this torch to the version" in init(project, "--write").stderr
+
+    def test_in_json_the_table_is_what_was_written(self, project: Path) -> None:
+        before = proposed(project)
+        after = json.loads(init(project, "--write", "--json").stdout)
+        assert after.keys() == before.keys()
+        assert after["requires"] == ["hatch-precompile", "torch==2.13.0"]
+        assert (project / "pyproject.toml").read_text().endswith('"numpy"]\n\n' + after["toml"])
+
+
+class TestTheFile:
+    """--write puts a new file into the place of the old one, or leaves that as it is."""
+
+    def test_its_mode_stays(self, project: Path) -> None:
+        pyproject = project / "pyproject.toml"
+        pyproject.chmod(0o640)
+        init(project, "--write")
+        assert pyproject.stat().st_mode & 0o7777 == 0o640
+
+    def test_a_link_stays_one(self, project: Path) -> None:
+        (project / "pyproject.toml").rename(project / "elsewhere.toml")
+        (project / "pyproject.toml").symlink_to("elsewhere.toml")
+        assert init(project, "--write").exit_code == 0
+        assert (project / "pyproject.toml").is_symlink()
+        assert "[tool.hatch.build.hooks.precompile]" in (project / "elsewhere.toml").read_text()
+
+    def test_a_read_only_one_is_not_replaced(self, project: Path) -> None:
+        (project / "pyproject.toml").chmod(0o444)
+        result = init(project, "--write")
+        assert result.exit_code == 2
+        assert "pyproject.toml cannot be written: it is read-only" in result.stderr
+        assert (project / "pyproject.toml").read_text() == HATCH
+
+    def test_nothing_is_left_of_a_write_that_fails(
+        self, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*arguments: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "chown", full)
+        result = init(project, "--write")
+        assert result.exit_code == 2
+        assert "pyproject.toml cannot be written: No space left on device" in result.stderr
+        assert [file.name for file in project.iterdir() if file.is_file()] == ["pyproject.toml"]
+        assert (project / "pyproject.toml").read_text() == HATCH
 
 
 class TestErrors:
