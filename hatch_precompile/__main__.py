@@ -11,14 +11,15 @@ def run() -> None:
     """Start the command line, or say what it needs: a build environment has the hook alone."""
     try:
         from hatch_precompile.cli import main
+
+        main()
     except ModuleNotFoundError as error:
-        if error.name not in ("build", "click", "rich"):
+        if error.name not in ("build", "click", "griffe", "rich", "tomlkit"):
             raise
         sys.exit(
             f"hatch-precompile: the command line needs {error.name}, which is not installed; "
             "run: pip install 'hatch-precompile[cli]'"
         )
-    main()
 
 
 if __name__ == "__main__":

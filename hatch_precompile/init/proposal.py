@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import griffe
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.frontends.project import HATCH_TABLE, SETUPTOOLS_TABLE, Project
-from hatch_precompile.init.sources import ModelClass, Source, find_models, read_sources
+from hatch_precompile.init.sources import ModelClass, Sources, find_models, read_sources
 
 __all__ = ["Proposal", "propose"]
 
@@ -55,7 +56,7 @@ def propose(project: Project) -> Proposal:
     packages = _packages(project)
     if not packages:
         raise ConfigError(f"no import package was found in {project.directory} or its folder src")
-    sources, unread = read_sources(packages)
+    sources = read_sources(packages)
     models = find_models(sources)
     outer = [model for model in models if not model.inner]
     if not outer:
@@ -66,7 +67,7 @@ def propose(project: Project) -> Proposal:
     requires = _missing_requirements(project, table)
     package = packages[0].name if len(packages) > 1 else None
     toml = _comment(requires) + _toml(table, package, entrypoints, inner)
-    return Proposal(table, requires, entrypoints, inner, unread, toml)
+    return Proposal(table, requires, entrypoints, inner, sources.unread, toml)
 
 
 def _table(backend: str) -> str:
@@ -98,9 +99,7 @@ def _packages(project: Project) -> list[Path]:
     return []
 
 
-def _entrypoint(
-    model: ModelClass, package: str, sources: dict[str, Source], directory: Path
-) -> dict[str, Any]:
+def _entrypoint(model: ModelClass, package: str, sources: Sources, directory: Path) -> dict[str, Any]:
     """The keys of one entrypoint, and what its author has to know."""
     lower = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", model.name).lower()
     found: dict[str, Any] = {
@@ -115,8 +114,7 @@ def _entrypoint(
         found["instance"] = model.factory or f"{model.module}:make_{lower}"
         if model.factory is None:
             to_write.append("instance")
-    samples = sources.get(f"{package}.samples")
-    if samples is None or lower not in samples.functions:
+    if not isinstance(sources.find(f"{package}.samples.{lower}"), griffe.Function):
         to_write.append("samples")
     return {**found, "to_write": to_write}
 

@@ -1,26 +1,35 @@
-"""A project's nn.Module classes, found by reading its source; nothing is imported."""
+"""A project's nn.Module classes, found by griffe in its source; nothing is imported."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import tokenize
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
+
+import griffe
+from griffe import ParameterKind
 
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 
-__all__ = ["ModelClass", "Source", "find_models", "read_sources"]
+__all__ = ["ModelClass", "Sources", "find_models", "read_sources"]
 
-# Bases from other packages that are modules. Any class of torch.nn is one, too.
-_KNOWN_BASES = frozenset(
+# Classes of other packages that are modules, and have no forward. Any other class of torch.nn has one.
+_BARE = frozenset(
     {
         "lightning.LightningModule",
         "lightning.pytorch.LightningModule",
         "pytorch_lightning.LightningModule",
+        "torch.nn.Module",
+        "torch.nn.modules.module.Module",
         "transformers.PreTrainedModel",
         "transformers.modeling_utils.PreTrainedModel",
     }
 )
+_PASSED_OVER = ("tests", "test", RUNTIME_PACKAGE)
+_STARS: dict[ParameterKind | None, str] = {ParameterKind.var_positional: "*", ParameterKind.var_keyword: "**"}
 
 
 @dataclass(frozen=True)
@@ -40,213 +49,227 @@ class ModelClass:
     inner: bool
 
 
-@dataclass
-class Source:
-    """One module of the project: what stands at its top level, and what its names stand for."""
+class Sources(griffe.ModulesCollection):
+    """The modules of a project. `unread`: its files that are no valid Python."""
 
-    name: str
-    file: Path
-    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
-    functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
-    imported: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread: list[str] = []
+        self.code = _Code()
+        self._modules: list[griffe.Module] = []
+        self._hidden: dict[str, griffe.Object | griffe.Alias] = {}
 
+    def read(self, folder: Path, parent: griffe.Module | None = None) -> None:
+        """A package and its modules. griffe's loader does not tell what it cannot read, and it runs git."""
+        package = self._visit(folder.name, folder / "__init__.py", parent)
+        if package is None:
+            package = griffe.Module(folder.name, filepath=[folder], parent=parent, modules_collection=self)
+        self._add(package)
+        for file in sorted(folder.iterdir()):
+            if file.suffix == ".py" and file.stem != "__init__":
+                module = self._visit(file.stem, file, package)
+                if module is not None:
+                    self._add(module)
+            elif file.is_dir() and not file.is_symlink() and file.name not in _PASSED_OVER:
+                self.read(file, package)
 
-def read_sources(packages: Iterable[Path]) -> tuple[dict[str, Source], list[str]]:
-    """The modules of the packages in these folders, by dotted name; and which files are no valid Python."""
-    sources, unread = {}, []
-    for package in packages:
-        for file in sorted(package.rglob("*.py")):
-            relative = file.relative_to(package.parent)
-            if {"tests", "test", RUNTIME_PACKAGE} & set(relative.parts):
-                continue
-            parts = relative.with_suffix("").parts
-            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    def _visit(self, name: str, file: Path, parent: griffe.Module | None) -> griffe.Module | None:
+        try:
+            with tokenize.open(file) as opened:
+                text = opened.read()
+            code = griffe.Extensions(self.code)
+            return griffe.visit(name, file, text, extensions=code, parent=parent, modules_collection=self)
+        except FileNotFoundError:
+            return None
+        except (SyntaxError, ValueError) as error:
+            self.unread.append(f"{file}: {error}")
+            return None
+
+    def _add(self, module: griffe.Module) -> None:
+        owner = module.parent or self
+        # After `from .encoder import encoder` the name is the function, but griffe has only the module.
+        if module.name in owner.members:
+            self._hidden[module.path] = owner.members[module.name]
+        owner.set_member(module.name, module)
+        self._modules.append(module)
+
+    def get_member(self, key: str | Sequence[str]) -> Any:
+        return self._hidden[key] if isinstance(key, str) and key in self._hidden else super().get_member(key)
+
+    def all(self, kind: type[_Kind]) -> Iterator[_Kind]:
+        """The classes, or the functions, that stand in the modules themselves."""
+        for module in self._modules:
+            for member in module.members.values():
+                if isinstance(member, kind):
+                    yield member
+
+    def find(self, path: str) -> griffe.Object | str:
+        """What a full name stands for: in other packages it is a name."""
+        try:
+            found = self.get_member(path)
+        except (KeyError, griffe.AliasResolutionError, griffe.CyclicAliasError):
+            owner, _, name = path.rpartition(".")
+            outside = self.find(owner) if owner else ""
+            return f"{outside}.{name}" if outside and isinstance(outside, str) else path
+        try:
+            return found.final_target if isinstance(found, griffe.Alias) else found
+        except griffe.AliasResolutionError as error:
+            return error.alias.target_path
+        except griffe.CyclicAliasError:
+            return path
+
+    def classes_in(self, scope: griffe.Object, parts: Iterable[ast.AST]) -> set[str]:
+        """The classes of the project that these parts of the code of a class or function name."""
+        imported = _imported(self.code.nodes[scope], scope.module)
+        found = set()
+        for dotted in {_dotted(part) for part in parts} - {""}:
+            first, _, rest = dotted.partition(".")
             try:
-                tree = ast.parse(file.read_bytes(), str(file))
-            except (SyntaxError, ValueError) as error:
-                unread.append(f"{file}: {error}")
+                path = imported.get(first) or scope.resolve(first)
+            except griffe.NameResolutionError:
                 continue
-            sources[name] = _source(name, file, tree)
-    return sources, unread
+            named = self.find(f"{path}.{rest}" if rest else path)
+            if isinstance(named, griffe.Class):
+                found.add(named.path)
+        return found
 
 
-def _source(name: str, file: Path, tree: ast.Module) -> Source:
-    source = Source(name, file)
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            source.classes[node.name] = node
-        elif isinstance(node, ast.FunctionDef):
-            source.functions[node.name] = node
-    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for part in ast.walk(tree):
+_Kind = TypeVar("_Kind", griffe.Class, griffe.Function)
+
+
+class _Code(griffe.Extension):
+    """Keeps the code of classes and functions: griffe does not look into a function's body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: dict[griffe.Object, ast.ClassDef | ast.FunctionDef] = {}
+
+    def on_class_instance(self, *, node: Any, cls: griffe.Class, **more: Any) -> None:
+        self.nodes[cls] = node
+
+    def on_function_instance(self, *, node: Any, func: griffe.Function, **more: Any) -> None:
+        self.nodes[func] = node
+
+
+def read_sources(packages: Iterable[Path]) -> Sources:
+    """The packages in these folders."""
+    sources = Sources()
+    for package in packages:
+        sources.read(package)
+    loader = griffe.GriffeLoader(modules_collection=sources, allow_inspection=False)
+    for module in sources.members.values():
+        loader.expand_exports(module)
+        loader.expand_wildcards(module, external=False)
+    return sources
+
+
+def find_models(sources: Sources) -> list[ModelClass]:
+    """The module classes that can be called: they have a forward, or a base that brings one."""
+    models = [each for each in sources.all(griffe.Class) if _is_model(sources, each)]
+    used = {each.path: _used_in(sources, each) for each in models}
+    factories = _factories(sources)
+    return [
+        ModelClass(
+            module=each.module.path,
+            name=each.name,
+            file=Path(str(each.filepath)),
+            line=sources.code.nodes[each].lineno,
+            required=_required(_parameters(each, "__init__") or []),
+            forward=_written(forward) if (forward := _parameters(each, "forward")) is not None else ["..."],
+            factory=factories.get(each.path),
+            inner=any(each.path in uses for user, uses in used.items() if user != each.path),
+        )
+        for each in models
+    ]
+
+
+def _is_model(sources: Sources, each: griffe.Class) -> bool:
+    bases = [
+        base if isinstance(base, str) else base.canonical_path for one in _lineage(each) for base in one.bases
+    ]
+    outside = [found for base in bases if isinstance(found := sources.find(base), str)]
+    callable_ = [
+        name for name in outside if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper()
+    ]
+    has_forward = _parameters(each, "forward") is not None
+    return any(name not in _BARE for name in callable_) or (has_forward and not _BARE.isdisjoint(outside))
+
+
+def _lineage(each: griffe.Class) -> list[griffe.Class]:
+    try:
+        return [each, *each.mro()]
+    except ValueError:  # its bases have no order, and Python would not make this class
+        return [each]
+
+
+def _parameters(each: griffe.Class, method: str) -> list[griffe.Parameter] | None:
+    """Those of a method as the class has it, without the object."""
+    for one in _lineage(each):
+        found = one.members.get(method)
+        if isinstance(found, griffe.Function):
+            return list(found.parameters)[1:]
+    return None
+
+
+def _used_in(sources: Sources, each: griffe.Class) -> set[str]:
+    """The classes of the project that a class's body names."""
+    parts = [part for statement in sources.code.nodes[each].body for part in ast.walk(statement)]
+    return sources.classes_in(each, parts)
+
+
+def _factories(sources: Sources) -> dict[str, str]:
+    """By class, a function without required parameters that returns a new instance."""
+    made: dict[str, str] = {}
+    for each in sources.all(griffe.Function):
+        if _required(each.parameters):
+            continue
+        returned = [part.value for part in ast.walk(sources.code.nodes[each]) if isinstance(part, ast.Return)]
+        for path in sources.classes_in(
+            each, [value.func for value in returned if isinstance(value, ast.Call)]
+        ):
+            made.setdefault(path, f"{each.module.path}:{each.name}")
+    return made
+
+
+def _imported(node: ast.AST, module: griffe.Module) -> dict[str, str]:
+    """What the names stand for that are imported in a function."""
+    found = {}
+    for part in ast.walk(node):
         if isinstance(part, ast.Import):
             for alias in part.names:
                 top = alias.name.partition(".")[0]
-                source.imported[alias.asname or top] = alias.name if alias.asname else top
+                found[alias.asname or top] = alias.name if alias.asname else top
         elif isinstance(part, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - part.level + 1] if part.level else []
-            origin = ".".join([*above, *([part.module] if part.module else [])])
             for alias in part.names:
-                source.imported[alias.asname or alias.name] = f"{origin}.{alias.name}"
-    return source
-
-
-def find_models(sources: dict[str, Source]) -> list[ModelClass]:
-    """The module classes that can be called: they have a forward, or a base that brings one."""
-    known = _Classes(sources)
-    models = [each for each in known.all() if known.is_model(each) and known.forward(each)]
-    used = {(source.name, node.name): known.used_in(source, node) for source, node in models}
-    found = []
-    for source, node in models:
-        key = (source.name, node.name)
-        forward = known.forward((source, node))
-        assert forward is not None
-        found.append(
-            ModelClass(
-                module=source.name,
-                name=node.name,
-                file=source.file,
-                line=node.lineno,
-                required=_required(known.method((source, node), "__init__")),
-                forward=_parameters(forward) if isinstance(forward, ast.FunctionDef) else ["..."],
-                factory=known.factory(key),
-                inner=any(key in uses for user, uses in used.items() if user != key),
-            )
-        )
+                found[alias.asname or alias.name] = griffe.relative_to_absolute(part, alias, module)
     return found
 
 
-_Class = tuple[Source, ast.ClassDef]
+def _dotted(code: ast.AST) -> str:
+    """The name that an expression is; empty for what is none."""
+    if isinstance(code, ast.Subscript):  # Base[T]
+        return _dotted(code.value)
+    if isinstance(code, ast.Attribute):
+        owner = _dotted(code.value)
+        return f"{owner}.{code.attr}" if owner else ""
+    return code.id if isinstance(code, ast.Name) else ""
 
 
-class _Classes:
-    """Follows names through the project's modules to the classes they stand for."""
-
-    def __init__(self, sources: dict[str, Source]) -> None:
-        self.sources = sources
-
-    def all(self) -> Iterator[_Class]:
-        for source in self.sources.values():
-            for node in source.classes.values():
-                yield source, node
-
-    def is_model(self, each: _Class) -> bool:
-        return any(base in _KNOWN_BASES or _is_torch_nn(base) for base in self._outside_bases(each, set()))
-
-    def method(self, each: _Class, name: str) -> ast.FunctionDef | None:
-        """A method as the class has it: its own, or the first one that a base in the project has."""
-        for _, node in self._lineage(each, set()):
-            for item in node.body:
-                if isinstance(item, ast.FunctionDef) and item.name == name:
-                    return item
-        return None
-
-    def forward(self, each: _Class) -> ast.FunctionDef | str | None:
-        """Its forward, or the base outside of the project that brings one."""
-        own = self.method(each, "forward")
-        if own is not None:
-            return own
-        outside = self._outside_bases(each, set())
-        bare = {"torch.nn.Module", "torch.nn.modules.module.Module", *_KNOWN_BASES}
-        return next((base for base in outside if base not in bare and _is_torch_nn(base)), None)
-
-    def used_in(self, source: Source, node: ast.ClassDef) -> set[tuple[str, str]]:
-        """The classes of the project that a class's body names."""
-        found = set()
-        for statement in node.body:
-            for part in ast.walk(statement):
-                if isinstance(part, (ast.Name, ast.Attribute)):
-                    other = self._find(self._dotted(source, part))
-                    if other is not None:
-                        found.add((other[0].name, other[1].name))
-        return found
-
-    def factory(self, key: tuple[str, str]) -> str | None:
-        """A function without required parameters that returns a new instance."""
-        for source in self.sources.values():
-            for function in source.functions.values():
-                if _required(function, bound=False):
-                    continue
-                for part in ast.walk(function):
-                    if isinstance(part, ast.Return) and isinstance(part.value, ast.Call):
-                        made = self._find(self._dotted(source, part.value.func))
-                        if made is not None and (made[0].name, made[1].name) == key:
-                            return f"{source.name}:{function.name}"
-        return None
-
-    def _lineage(self, each: _Class, seen: set[str]) -> Iterator[_Class]:
-        source, node = each
-        if f"{source.name}.{node.name}" in seen:
-            return
-        seen.add(f"{source.name}.{node.name}")
-        yield each
-        for base in node.bases:
-            other = self._find(self._dotted(source, base))
-            if other is not None:
-                yield from self._lineage(other, seen)
-
-    def _outside_bases(self, each: _Class, seen: set[str]) -> list[str]:
-        return [
-            dotted
-            for source, node in self._lineage(each, seen)
-            for base in node.bases
-            if (dotted := self._dotted(source, base)) and self._find(dotted) is None
-        ]
-
-    def _dotted(self, source: Source, node: ast.expr) -> str:
-        """What an expression names, in full; empty for what is no name."""
-        if isinstance(node, ast.Subscript):  # Base[T]
-            return self._dotted(source, node.value)
-        if isinstance(node, ast.Attribute):
-            owner = self._dotted(source, node.value)
-            return f"{owner}.{node.attr}" if owner else ""
-        if not isinstance(node, ast.Name):
-            return ""
-        if node.id in source.classes:
-            return f"{source.name}.{node.id}"
-        return source.imported.get(node.id, "")
-
-    def _find(self, dotted: str) -> _Class | None:
-        """The class of the project behind a full name, through the modules that import it from others."""
-        for _ in range(20):
-            module, _, name = dotted.rpartition(".")
-            source = self.sources.get(module)
-            if source is None:
-                return None
-            if name in source.classes:
-                return source, source.classes[name]
-            if name not in source.imported:
-                return None
-            dotted = source.imported[name]
-        return None
+def _required(parameters: Iterable[griffe.Parameter]) -> list[str]:
+    """The parameters a call has to give."""
+    return [each.name for each in parameters if each.required and each.kind not in _STARS]
 
 
-def _is_torch_nn(dotted: str) -> bool:
-    return dotted.startswith("torch.nn.") and dotted.rpartition(".")[2][:1].isupper()
-
-
-def _required(function: ast.FunctionDef | None, *, bound: bool = True) -> list[str]:
-    """The parameters a call has to give, without the object."""
-    if function is None:
-        return []
-    spec = function.args
-    positional = [*spec.posonlyargs, *spec.args]
-    needed = positional[: len(positional) - len(spec.defaults)][1 if bound else 0 :]
-    keywords = [
-        argument
-        for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
-        if default is None
-    ]
-    return [argument.arg for argument in (*needed, *keywords)]
-
-
-def _parameters(function: ast.FunctionDef) -> list[str]:
-    """The parameters as they are written, without annotations and without the object."""
-    plain = ast.parse(ast.unparse(function)).body[0]
-    assert isinstance(plain, ast.FunctionDef)
-    spec = plain.args
-    for argument in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg):
-        if argument is not None:
-            argument.annotation = None
-    text = ast.unparse(spec)
-    return [part for part in text.split(", ")[1:] if part]
+def _written(parameters: list[griffe.Parameter]) -> list[str]:
+    """The parameters as they are written, without annotations."""
+    written = []
+    kinds = [each.kind for each in parameters]
+    for number, each in enumerate(parameters):
+        first = each.kind not in kinds[:number]
+        if each.kind is ParameterKind.keyword_only and first and ParameterKind.var_positional not in kinds:
+            written.append("*")
+        default = "" if each.kind in _STARS or each.required else f"={each.default}"
+        written.append(f"{_STARS.get(each.kind, '')}{each.name}{default}")
+        if each.kind is ParameterKind.positional_only and each.kind not in kinds[number + 1 :]:
+            written.append("/")
+    return written

@@ -166,10 +166,17 @@ class TestWithoutTheExtras:
         assert f"the command line needs {missing}, which is not installed" in done.stderr
         assert "pip install 'hatch-precompile[cli]'" in done.stderr
 
+    def test_so_does_one_that_needs_more(self) -> None:
+        project = Path(__file__).parent / "init_project"
+        code = f"sys.argv = ['', 'init', {str(project)!r}]\nfrom hatch_precompile.__main__ import run\nrun()"
+        done = self.run(("griffe",), code)
+        assert done.returncode == 1
+        assert "the command line needs griffe, which is not installed" in done.stderr
+
     def test_the_hooks_need_none_of_it(self) -> None:
         hooks = ("frontends.hatch", "frontends.setuptools", "build", "bundle.writer", "wheel.tag")
         code = "import " + ", ".join(f"hatch_precompile.{name}" for name in hooks)
-        done = self.run(("click", "rich", "build", "jinja2", "tomlkit"), code)
+        done = self.run(("click", "rich", "build", "jinja2", "griffe", "tomlkit"), code)
         assert done.returncode == 0, done.stderr
 
     def test_a_report_says_what_it_needs(self, tmp_path: Path) -> None:

@@ -1,0 +1,3 @@
+from .layers import *
+from .layers import Renamed as Twice
+from .layers import Root as Other
