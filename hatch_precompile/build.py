@@ -23,9 +23,9 @@ from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit, printed, received
 from hatch_precompile.processes import in_parallel, reason_left, run_module, stopping_children
-from hatch_precompile.records import Part
+from hatch_precompile.records import Capture
 from hatch_precompile.runtime import RUNTIME_PACKAGE
-from hatch_precompile.verify.parent import verify
+from hatch_precompile.verify.parent import require_hits, run_samples
 from hatch_precompile.wheel.shim import with_shim
 
 __all__ = ["BuiltBundle", "build_bundle"]
@@ -61,7 +61,7 @@ def build_bundle(
         )
     try:
         with stopping_children(), collected() as events:
-            built, parts = _build(config, source_roots, work, report, table)
+            built, captures = _build(config, source_roots, work, report, table)
     except OSError as error:
         place = error.filename2 or error.filename or work
         raise BuildError(
@@ -73,14 +73,17 @@ def build_bundle(
     from hatch_precompile.report import render
 
     page = render(
-        config, [(entrypoint, part) for entrypoint, part, _ in parts], built.directory / "bundle", events
+        config,
+        [(entrypoint, captured) for entrypoint, captured, _ in captures],
+        built.directory / "bundle",
+        events,
     )
     return dataclasses.replace(built, page=page)
 
 
 def _build(
     config: Config, source_roots: list[Path], work: Path, report: Report, table: str
-) -> tuple[BuiltBundle, list[tuple[Entrypoint, Part, Path]]]:
+) -> tuple[BuiltBundle, list[tuple[Entrypoint, Capture, Path]]]:
     started = time.perf_counter()
     try:
         import torch
@@ -96,21 +99,21 @@ def _build(
         )
     variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities(), table)
     _lay_out_package(config.package, source_roots, work / "site")
-    parts = _capture_all(config, source_roots, work, report)
+    captures = _capture_all(config, source_roots, work, report)
     directory = work / "site" / Path(*config.package.split(".")) / RUNTIME_PACKAGE
     write_runtime(directory)
-    libraries = write_bundle(directory / "bundle", parts, variants)
+    libraries = write_bundle(directory / "bundle", captures, variants)
     if config.verify:
-        _verify_all(config, [entrypoint for entrypoint, _, _ in parts], source_roots, work, report)
+        _verify_all(config, [entrypoint for entrypoint, _, _ in captures], source_roots, work, report)
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     seconds = time.perf_counter() - started
     text = (
-        f"{len(parts)} entrypoints, {sum(_entries(part) for _, part, _ in parts)} entries, "
+        f"{len(captures)} entrypoints, {sum(_entries(captured) for _, captured, _ in captures)} entries, "
         f"{len(libraries)} libraries, {size / 1e6:.1f} MB, {seconds:.0f} s"
     )
     report(text)
     emit(Event(step="built", text=text, seconds=round(seconds, 3)))
-    return BuiltBundle(directory, libraries, str(torch.__version__)), parts
+    return BuiltBundle(directory, libraries, str(torch.__version__)), captures
 
 
 def _verify_all(
@@ -125,7 +128,7 @@ def _verify_all(
         started = time.perf_counter()
         tell(Event(step="start", entrypoints=len(entrypoints), variants=len(config.variants)))
         try:
-            verify(
+            results = run_samples(
                 entrypoint,
                 config.package,
                 paths=[work / "site", *source_roots],
@@ -134,6 +137,7 @@ def _verify_all(
                 on_event=tell,
                 variant=variant,
             )
+            require_hits(entrypoint, results)
         except VerifyError as error:
             raise error if len(config.variants) == 1 else VerifyError(f"variant {variant}: {error}") from None
         tell(Event(step="end", seconds=round(time.perf_counter() - started, 3)))
@@ -145,8 +149,8 @@ def _jobs(config: Config) -> int:
     return min(config.jobs or os.cpu_count() or 1, len(config.entrypoints))
 
 
-def _entries(part: Part) -> int:
-    return sum(len(frame.entries) for frame in part.frames)
+def _entries(captured: Capture) -> int:
+    return sum(len(frame.entries) for frame in captured.frames)
 
 
 def _teller(
@@ -169,15 +173,15 @@ def _teller(
 
 def _capture_all(
     config: Config, source_roots: list[Path], work: Path, report: Report
-) -> list[tuple[Entrypoint, Part, Path]]:
-    def attempt(entrypoint: Entrypoint) -> tuple[Entrypoint, Part, Path] | BuildError:
+) -> list[tuple[Entrypoint, Capture, Path]]:
+    def attempt(entrypoint: Entrypoint) -> tuple[Entrypoint, Capture, Path] | BuildError:
         try:
-            part, directory = _capture_one(entrypoint, config, source_roots, work, report)
+            captured, directory = _capture_one(entrypoint, config, source_roots, work, report)
         except BuildError as error:
             if config.on_error == "fail":
                 raise
             return error
-        return entrypoint, part, directory
+        return entrypoint, captured, directory
 
     results = in_parallel(attempt, config.entrypoints, _jobs(config))
     captured = []
@@ -195,9 +199,9 @@ def _capture_all(
 
 def _capture_one(
     entrypoint: Entrypoint, config: Config, source_roots: list[Path], work: Path, report: Report
-) -> tuple[Part, Path]:
+) -> tuple[Capture, Path]:
     home = work / "capture" / entrypoint.name
-    directory = home / "part"
+    directory = home / "capture"
     directory.mkdir(parents=True)
     request = home / "request.json"
     request.write_bytes(
@@ -223,9 +227,9 @@ def _capture_one(
     )
     said = [event for event in heard if event.text]
     if finished.returncode == 0:
-        part = msgspec.json.decode((directory / "part.json").read_bytes(), type=Part)
-        tell(Event(step="end", entries=_entries(part), seconds=part.seconds))
-        return part, directory
+        captured = msgspec.json.decode((directory / "capture.json").read_bytes(), type=Capture)
+        tell(Event(step="end", entries=_entries(captured), seconds=captured.seconds))
+        return captured, directory
     if finished.returncode == FAILED:
         raise CaptureError(f"entrypoint {entrypoint.name}: {reason_left(directory / 'error.txt', finished)}")
     if finished.timed_out:

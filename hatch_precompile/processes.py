@@ -100,12 +100,31 @@ def run_module(
     nothing; quiet_limit: seconds without output before the child is killed; on_line: each line that is
     printed, as it comes; on_message: what the module itself says, with `tell`.
     """
+    tail: deque[str] = deque(maxlen=60)
+
+    def keep(line: str) -> None:
+        tail.append(line)
+        on_line(line)
+
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    with _started(command, _environment(paths, environment, inherit)) as (process, messages):
+        assert process.stdout is not None
+        streams = {process.stdout.fileno(): _Lines(keep), messages: _Lines(on_message)}
+        timed_out = _listen(process, streams, quiet_limit)
+    return Finished(process.returncode, list(tail), timed_out)
+
+
+@contextlib.contextmanager
+def _started(
+    command: list[str], environment: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A child that leads a process group, and the pipe its messages come from. Both end with the block."""
     theirs, ours = os.pipe()
     heard, said = os.pipe()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
-            env={**_environment(paths, environment, inherit), _PARENT: str(theirs), _MESSAGES: str(said)},
+            command,
+            env={**environment, _PARENT: str(theirs), _MESSAGES: str(said)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -120,24 +139,16 @@ def run_module(
         os.close(theirs)
         os.close(said)
     _running.add(process)
-    tail: deque[str] = deque(maxlen=60)
-
-    def keep(line: str) -> None:
-        tail.append(line)
-        on_line(line)
-
-    assert process.stdout is not None
     try:
-        printed = process.stdout.fileno()
-        timed_out = _listen(process, {printed: _Lines(keep), heard: _Lines(on_message)}, quiet_limit)
+        yield process, heard
     finally:
         _kill_group(process)
         process.wait()
         _running.discard(process)
+        assert process.stdout is not None
         process.stdout.close()
         os.close(ours)
         os.close(heard)
-    return Finished(process.returncode, list(tail), timed_out)
 
 
 def _environment(paths: Sequence[Path], environment: Mapping[str, str], inherit: bool) -> dict[str, str]:

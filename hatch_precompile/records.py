@@ -11,7 +11,7 @@ __all__ = [
     "FixedValue",
     "FrameRecord",
     "GraphRecord",
-    "Part",
+    "Capture",
     "ResumeRecord",
     "SkippedFrame",
     "TensorInput",
@@ -23,7 +23,7 @@ MARSHAL = 2
 
 
 class GraphRecord(msgspec.Struct, frozen=True):
-    """One compiled graph: files (relative to the part) and how to call it."""
+    """One compiled graph: files (relative to the capture's folder) and how to call it."""
 
     libraries: dict[str, str]
     inputs: int
@@ -48,7 +48,7 @@ class GraphRecord(msgspec.Struct, frozen=True):
 
 
 class EntryRecord(msgspec.Struct, frozen=True):
-    """One guarded specialisation of a frame. `data`, `head` and `source` are files relative to the part."""
+    """One guarded specialisation of a frame; `data`, `head`, `source`: files below the capture's folder."""
 
     data: str
     head: str
@@ -64,7 +64,7 @@ class EntryRecord(msgspec.Struct, frozen=True):
 
 class FrameRecord(msgspec.Struct, frozen=True):
     """One code object dynamo compiled: the functions that have it, or where functions are made of it, or a
-    resume function of this part. A reference is (module, steps, fingerprint)."""
+    resume function of this capture. A reference is (module, steps, fingerprint)."""
 
     qualname: str
     module: str
@@ -113,7 +113,7 @@ class Conditions(msgspec.Struct, frozen=True):
     sizes: list[str] = []
 
 
-class Part(msgspec.Struct, frozen=True):
+class Capture(msgspec.Struct, frozen=True):
     """The capture of one entrypoint. The target's own frame, where it was compiled, is the first."""
 
     name: str

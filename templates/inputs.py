@@ -25,7 +25,9 @@ from .references import Stale, decode, fingerprint, is_torchs, resolve, spell
 __all__ = [
     "CALL_CHECKS",
     "HOOKS",
+    "attribute_mark",
     "check_inputs",
+    "class_name",
     "described",
     "file_mark",
     "function_mark",
@@ -44,8 +46,8 @@ HOOKS = (
 
 # Set by this runtime and by torch.compile itself, or never looked up by name.
 _UNSEEN = {
-    *("_compiled_call_impl", "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__name__"),
-    *("__annotations__", "__abstractmethods__", "_abc_impl", "__firstlineno__", "__static_attributes__"),
+    *("_compiled_call_impl", "__dict__", "__weakref__", "__module__", "__abstractmethods__", "_abc_impl"),
+    *("__firstlineno__", "__static_attributes__"),
 }
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: other classes cannot be changed
 _DEEP = 4
@@ -102,6 +104,11 @@ def is_described(cls: type) -> bool:
 def type_name(cls: type) -> str:
     """A class in words; the same in every process."""
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def class_name(cls: type) -> str:
+    """The same with its own class, where that is not the usual one."""
+    return type_name(cls) if type(cls) is type else f"{type_name(cls)} ({type_name(type(cls))})"
 
 
 def described(cls: type, names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
@@ -219,7 +226,7 @@ def _classes(names: Any, bases: Any, rows: Any, expected_registered: Any) -> Non
         found = []
         for base in filter(is_described, cls.__mro__):
             if base not in seen:
-                seen[base] = (type_name(base), described(base, wanted))
+                seen[base] = (class_name(base), described(base, wanted))
             if seen[base][1] or seen[base][0] in known:
                 found.append(seen[base])
         expected = [bases[number] for number in numbers]
@@ -291,6 +298,27 @@ def file_mark(path: str) -> str:
         return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
+def _builtins(module: str, names: Any) -> None:
+    hidden = [name for name in names if name in resolve(module, ()).__dict__]
+    if hidden:
+        raise Stale(f"{module}.{hidden[0]} hides the builtin {hidden[0]}, which at the build it did not")
+
+
+def _absent(module: str, name: str) -> None:
+    if hasattr(resolve(module, ()), name):
+        raise Stale(f"{module} has {name}, which at the build it had not")
+
+
+def attribute_mark(owner: Any, name: str) -> Any:
+    """What an object has under a name, which may be nothing."""
+    return mark(getattr(owner, name), True) if hasattr(owner, name) else "absent"
+
+
+def _attribute(module: str, steps: Any, name: str, expected: Any) -> None:
+    if attribute_mark(resolve(module, steps), name) != expected:
+        raise Stale(f"{spell(module, steps)}.{name} has changed since the build")
+
+
 def _file(module: str, expected: str) -> None:
     path = getattr(resolve(module, ()), "__file__", None) or ""
     try:
@@ -312,6 +340,9 @@ _CHECKS = {
     "call": _call,
     "installed": _installed,
     "global": _global,
+    "builtins": _builtins,
+    "absent": _absent,
+    "attribute": _attribute,
     "object": _object,
     "file": _file,
 }

@@ -295,8 +295,7 @@ def decode(constant: Any) -> Any:
 
     Plain values stand for themselves. A list is a tag and its parts: "ref" (module, steps,
     fingerprint), "builtins", "globals" (module), "tuple", "list", "set", "frozenset", "dict",
-    "slice", "range", "size", "device", "parametrized", "snapshot" (of a dict; what must not be among its
-    keys), "if-imported" (module, parts).
+    "slice", "range", "size", "device", "parametrized", "if-imported" (module, parts).
     """
     if type(constant) is not list:
         return constant
@@ -305,14 +304,6 @@ def decode(constant: Any) -> Any:
     if make is None:
         raise Stale(f"unknown constant {tag!r}")
     return make(*parts)
-
-
-def _snapshot(*parts: Any) -> dict[Any, Any]:
-    mapping, *absent = map(decode, parts)
-    for key in absent:
-        if key in mapping:
-            raise Stale(f"{spell(*parts[0][1:3])} has {key!r}, which at the build it had not")
-    return dict(mapping)
 
 
 def _parametrized(part: Any) -> Any:
@@ -340,7 +331,6 @@ _DECODERS: dict[str, Callable[..., Any]] = {
     "set": lambda *parts: set(map(decode, parts)),
     "frozenset": lambda *parts: frozenset(map(decode, parts)),
     "dict": lambda *pairs: {decode(key): decode(value) for key, value in pairs},
-    "snapshot": _snapshot,
     "slice": lambda *parts: slice(*map(decode, parts)),
     "range": range,
     "size": lambda *sizes: sys.modules["torch"].Size(sizes),

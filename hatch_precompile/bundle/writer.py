@@ -1,4 +1,4 @@
-"""The bundle: parts of a capture in, one directory with a manifest out. See docs/bundle-format.md."""
+"""The bundle: captures of entrypoints in, one directory with a manifest out. See docs/bundle-format.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hatch_precompile import __version__
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.variants import Variant
-from hatch_precompile.records import MARSHAL, FrameRecord, GraphRecord, Part
+from hatch_precompile.records import MARSHAL, Capture, FrameRecord, GraphRecord
 from hatch_precompile.runtime import runtime_directory
 
 __all__ = ["write_bundle", "write_runtime"]
@@ -33,18 +33,18 @@ def write_runtime(directory: Path) -> None:
 
 def write_bundle(
     directory: Path,
-    parts: Sequence[tuple[Entrypoint, Part, Path]],
+    captures: Sequence[tuple[Entrypoint, Capture, Path]],
     variants: Sequence[Variant],
 ) -> list[Path]:
-    """Merge the parts into `directory` and write the manifest. Returns the shared libraries.
+    """Merge the captures into `directory` and write the manifest. Returns the shared libraries.
 
     Frames that several entrypoints share (a decorator's wrapper) become one, with the entries of all.
     """
     writer = _Writer(directory)
-    for entrypoint, part, source in parts:
-        writer.add(entrypoint, part, source)
+    for entrypoint, captured, source in captures:
+        writer.add(entrypoint, captured, source)
     writer.write_heads()
-    first = parts[0][1]
+    first = captures[0][1]
     manifest = {
         "format": FORMAT,
         "built_with": {
@@ -82,26 +82,30 @@ class _Writer:
         self._frame_numbers: dict[str, int] = {}
         self._heads: dict[str, list[bytes]] = {}
 
-    def add(self, entrypoint: Entrypoint, part: Part, source: Path) -> None:
+    def add(self, entrypoint: Entrypoint, captured: Capture, source: Path) -> None:
         prefix = entrypoint.name
-        shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns("part.json", "*.head"))
+        shutil.copytree(
+            source, self.directory / prefix, ignore=shutil.ignore_patterns("capture.json", "*.head")
+        )
         first_graph, first_resume = len(self.graphs), len(self.resumes)
-        for graph in part.graphs:
+        for graph in captured.graphs:
             self.graphs.append(_placed(graph, prefix))
-        self.resumes += [{"code": f"{prefix}/{r.code}", "module": r.module} for r in part.resumes]
-        numbers = [self._add_frame(frame, prefix, source, first_graph, first_resume) for frame in part.frames]
+        self.resumes += [{"code": f"{prefix}/{r.code}", "module": r.module} for r in captured.resumes]
+        numbers = [
+            self._add_frame(frame, prefix, source, first_graph, first_resume) for frame in captured.frames
+        ]
         self.entrypoints.append(
             {
                 "name": entrypoint.name,
                 "target": entrypoint.target,
-                "home": part.home,
-                "kind": part.kind,
+                "home": captured.home,
+                "kind": captured.kind,
                 "mode": entrypoint.mode,
                 "activate": entrypoint.activate,
                 "on_miss": entrypoint.on_miss,
-                "samples": part.samples,
+                "samples": captured.samples,
                 "recipe": _recipe(entrypoint),
-                "skipped": [msgspec.to_builtins(skipped) for skipped in part.skipped],
+                "skipped": [msgspec.to_builtins(skipped) for skipped in captured.skipped],
                 "frames": numbers,
             }
         )

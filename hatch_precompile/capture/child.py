@@ -1,7 +1,7 @@
 """The capturing process: `python -m hatch_precompile.capture.child REQUEST`.
 
 A process of its own, because tracing changes torch for good and the build must survive a crash.
-REQUEST is a JSON file (see `Request`); the part goes to the directory it names. What it does it sends as
+REQUEST is a JSON file (see `Request`); the capture goes to the directory it names. What it does it sends as
 events; the exit code is 3 with the reason in error.txt where the author can do something.
 """
 
@@ -42,8 +42,8 @@ def main(path: str) -> int:
         from hatch_precompile.config.variants import variants_for_this_machine
 
         variants = variants_for_this_machine(request.variants, torch.cpu.get_capabilities())
-        part = capture(request.entrypoint, request.package, variants, directory, send)
-        (directory / "part.json").write_bytes(msgspec.json.encode(part))
+        captured = capture(request.entrypoint, request.package, variants, directory, send)
+        (directory / "capture.json").write_bytes(msgspec.json.encode(captured))
     except BuildError as error:
         leave_reason(directory / "error.txt", str(error))
         return FAILED

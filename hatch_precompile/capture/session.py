@@ -1,10 +1,9 @@
-"""One entrypoint, traced: runs its samples under dynamo and writes what they left to a part."""
+"""One entrypoint, traced: runs its samples under dynamo and writes what they left."""
 
 from __future__ import annotations
 
 import hashlib
 import marshal
-import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,20 +19,20 @@ from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
-from hatch_precompile.lower.bytecode import LoweredCode, lower_code, portable_code
-from hatch_precompile.lower.conditions import conditions_of
+from hatch_precompile.lower.bytecode import lower_code, portable_code
+from hatch_precompile.lower.conditions import conditions_of, require_free
+from hatch_precompile.lower.entries import LoweredEntry, write_entry
 from hatch_precompile.lower.graphs import write_graph
-from hatch_precompile.lower.guards.function import LoweredGuards, function_codes, lower_guards
-from hatch_precompile.lower.guards.text import user_line
+from hatch_precompile.lower.guards.function import lower_guards
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.records import (
     MARSHAL,
+    Capture,
     Conditions,
     EntryRecord,
     FrameRecord,
     GraphRecord,
-    Part,
     ResumeRecord,
     SkippedFrame,
 )
@@ -71,8 +70,8 @@ def capture(
     variants: Sequence[Variant],
     directory: Path,
     report: Callable[[Event], None],
-) -> Part:
-    """Trace every sample of an entrypoint and write the part's files to `directory`.
+) -> Capture:
+    """Trace every sample of an entrypoint and write the files of its capture to `directory`.
 
     Raises BuildError where an entry, a guard or a graph cannot be carried.
     """
@@ -113,7 +112,7 @@ class _Session:
         for name in ("entries", "graphs", "resume"):
             (directory / name).mkdir(parents=True, exist_ok=True)
 
-    def run(self) -> Part:
+    def run(self) -> Capture:
         started = time.perf_counter()
         self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
         declared = self.declared = find_declared(self.entrypoint)
@@ -132,7 +131,7 @@ class _Session:
                 numbers.next_sample()
                 self._run_until_settled(target, compiled[id(target)], sample, len(samples))
         self._put_own_frame_first(declared)
-        return Part(
+        return Capture(
             name=self.entrypoint.name,
             target=self.entrypoint.target,
             home=home_of(declared, self.entrypoint.target),
@@ -197,6 +196,28 @@ class _Session:
             if self.failure is not None:
                 raise self.failure from None
             raise CaptureError(_sample_failed(label, error)) from error
+        self._require_whole(label)
+        new = sum(map(len, self.frames.values())) - before
+        seconds = time.perf_counter() - started
+        if not again:
+            outcome = f"{new} new entries" if new else "served by an earlier entry"
+            self.report(
+                Event(
+                    step="sample-end",
+                    text=f"{label}: {outcome}, {seconds:.1f} s",
+                    sample=self.sample + 1,
+                    samples=total,
+                    entries=new,
+                    seconds=round(seconds, 3),
+                )
+            )
+        elif new:
+            text = f"{label}: {new} new entries when it is called again, {seconds:.1f} s"
+            self.report(Event(step="note", text=text))
+        return new
+
+    def _require_whole(self, label: str) -> None:
+        """Raise what stops the build: a call failed, left frames uncompiled, or compiled nothing."""
         if self.failure is not None:
             raise self.failure
         if self.skipped and self.entrypoint.on_skip == "fail":
@@ -209,30 +230,11 @@ class _Session:
                 "Change the code so that torch.compile takes it whole, or name a smaller target. With "
                 'on-skip = "eager" it runs as Python, and what it calls is compiled.',
             )
-        new = sum(map(len, self.frames.values())) - before
         if not self.frames:
             reasons = "; ".join(graph_break_reasons()) or "it runs no tensor operation that can be compiled"
             raise CaptureError(
                 f"{label}: torch.compile captured nothing of {self.entrypoint.target}: {reasons}"
             )
-        seconds = time.perf_counter() - started
-        if again:
-            if new:
-                text = f"{label}: {new} new entries when it is called again, {seconds:.1f} s"
-                self.report(Event(step="note", text=text))
-            return new
-        outcome = f"{new} new entries" if new else "served by an earlier entry"
-        self.report(
-            Event(
-                step="sample-end",
-                text=f"{label}: {outcome}, {seconds:.1f} s",
-                sample=self.sample + 1,
-                samples=total,
-                entries=new,
-                seconds=round(seconds, 3),
-            )
-        )
-        return new
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
         name = f"sample {self.sample + 1}: {code.co_qualname}"
@@ -342,7 +344,10 @@ class _Session:
             self.frames[trace.code] = []
             self.frame_names[trace.code] = self._name_frame(trace, tree)
         numbers = sorted(graph for _, graph in graphs.values())
-        record = self._write_entry(number, trace, guards, code, inputs.records, numbers)
+        entry = LoweredEntry(
+            number, trace.code.co_qualname, self.sample, guards, code, inputs.records, numbers
+        )
+        record = write_entry(entry, self.directory, self.entrypoint.name, self.dispatch)
         self.frames[trace.code].append(record)
         self.conditions[record.data] = conditions_of(tree)
 
@@ -362,53 +367,6 @@ class _Session:
             self.resume_records.append(record)
         return self.resumes[code]
 
-    def _write_entry(
-        self,
-        number: int,
-        trace: FrameTrace,
-        guards: LoweredGuards,
-        code: LoweredCode,
-        inputs: tuple[Any, ...],
-        graphs: list[int],
-    ) -> EntryRecord:
-        source = f"entries/{number}.guards.txt"
-        data = f"entries/{number}.entry"
-        head = f"entries/{number}.head"
-        title = f"# Guards of {trace.code.co_qualname}, sample {self.sample + 1} of {self.entrypoint.name}.\n"
-        text = title + guards.source
-        (self.directory / source).write_text(text)
-        name = f"<guards of {trace.code.co_qualname}>"
-        content = {
-            "guard": function_codes(text, name),
-            "constants": guards.constants,
-            "tensors": tuple(group.encoded() for group in guards.tensors),
-            "state": guards.state,
-            "dispatch": self.dispatch,
-            "globals": code.globals,
-            "inputs": inputs,
-            "modules": _modules_named(guards.constants, list(code.globals.values()), inputs=inputs),
-        }
-        (self.directory / data).write_bytes(marshal.dumps(content, MARSHAL))
-        first = (
-            function_codes(guards.stub, name)[0],
-            code.code,
-            code.constants,
-            _modules_named(code.constants),
-        )
-        (self.directory / head).write_bytes(marshal.dumps(first, MARSHAL))
-        return EntryRecord(
-            data=data,
-            head=head,
-            source=source,
-            graphs=graphs,
-            sample=self.sample,
-            checks=guards.checks,
-            dropped=guards.dropped,
-            rebound=guards.rebound,
-            by_kind=guards.by_kind,
-            native=code.native,
-        )
-
     def _frame_record(self, code: CodeType, entries: list[EntryRecord]) -> FrameRecord:
         name = self.frame_names[code]
         return FrameRecord(
@@ -421,52 +379,11 @@ class _Session:
         )
 
 
-def require_free(tree: GuardNode, numbers: Sequence[str]) -> None:
-    """Raises Unsupported where an argument that was declared dynamic has become a constant of the trace."""
-    for name in numbers:
-        leaves = [leaf for node in tree.children if node.source == f"L[{name!r}]" for leaf in node.leaves]
-        fixed = next((leaf for leaf in leaves if leaf.kind == "equals_match_guard"), None)
-        for leaf in tree.epilogue:
-            if any(re.match(rf"L\['{name}'\] == -?\d", text) for text in leaf.expressions or ()):
-                fixed = leaf
-        if fixed is not None:
-            raise Unsupported(
-                f"dynamic-numbers: the code fixes {name} to the sample's value",
-                user_line(fixed),
-                "Take it off the list and give a sample for each value, or change what is done with it.",
-            )
-
-
 def _graph(value: Any) -> tuple[str, int] | None:
     """The kind and the number of the graph behind a function that dynamo put into a frame's globals."""
     function, plain = compiled_graph(value)
     number = getattr(function, "precompile_graph", None)
     return None if number is None else ("plain graph" if plain else "graph", int(number))
-
-
-def _modules_named(*parts: Any, inputs: Any = ()) -> tuple[str, ...]:
-    """Every module a reference in encoded constants starts from, and those of the inputs."""
-    found: set[str] = set()
-
-    def look(value: Any) -> None:
-        if isinstance(value, (tuple, list)):
-            if len(value) == 4 and value[0] == "ref":
-                found.add(value[1])
-            for item in value:
-                look(item)
-
-    look(parts)
-    for kind, *record in inputs:
-        if kind in ("function", "file"):
-            named = {record[0]}
-        elif kind == "classes":
-            named = {module for module, _, _ in record[2]}
-        else:
-            look(record)
-            named = set()
-        # A module of torch's own that is not imported there has not been changed there either.
-        found |= {module for module in named if module.partition(".")[0] != "torch"}
-    return tuple(sorted(found))
 
 
 def _sample_failed(label: str, error: BaseException) -> str:

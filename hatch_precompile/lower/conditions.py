@@ -7,15 +7,17 @@ values that were fixed because no sample and no declaration lets them vary.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
+from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.guards.text import user_line
 from hatch_precompile.records import Conditions, FixedValue, TensorInput
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 
-__all__ = ["conditions_of"]
+__all__ = ["conditions_of", "require_free"]
 
 _CONSTANTS = {"true_match_guard": True, "false_match_guard": False, "none_match_guard": None}
 _LENGTHS = ("length_check_guard", "dict_length_check_guard")
@@ -45,6 +47,22 @@ def conditions_of(root: GuardNode) -> Conditions:
         _spelled(text) for leaf in root.epilogue for text in leaf.expressions or () if " is " not in text
     ]
     return Conditions(inputs, values, list(dict.fromkeys(sizes)))
+
+
+def require_free(tree: GuardNode, numbers: Sequence[str]) -> None:
+    """Raises Unsupported where an argument that was declared dynamic has become a constant of the trace."""
+    for name in numbers:
+        leaves = [leaf for node in tree.children if node.source == f"L[{name!r}]" for leaf in node.leaves]
+        fixed = next((leaf for leaf in leaves if leaf.kind == "equals_match_guard"), None)
+        for leaf in tree.epilogue:
+            if any(re.match(rf"L\['{name}'\] == -?\d", text) for text in leaf.expressions or ()):
+                fixed = leaf
+        if fixed is not None:
+            raise Unsupported(
+                f"dynamic-numbers: the code fixes {name} to the sample's value",
+                user_line(fixed),
+                "Take it off the list and give a sample for each value, or change what is done with it.",
+            )
 
 
 def _reached(node: GuardNode, *, of_caller: bool) -> Iterator[tuple[GuardNode, bool]]:

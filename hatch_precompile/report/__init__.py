@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.events import Event
 from hatch_precompile.formatting import in_bytes
-from hatch_precompile.records import Part
+from hatch_precompile.records import Capture
 from hatch_precompile.report.misses import expected_misses
 from hatch_precompile.report.sizes import graph_bars, guard_bars, shares
 from hatch_precompile.report.timeline import timeline
@@ -38,7 +38,7 @@ class _Row:
 
 
 def render(
-    config: Config, parts: Sequence[tuple[Entrypoint, Part]], bundle: Path, events: Sequence[Event]
+    config: Config, captures: Sequence[tuple[Entrypoint, Capture]], bundle: Path, events: Sequence[Event]
 ) -> str:
     """The page. `bundle`: the finished one; `events`: those of the whole build, for the timeline."""
     manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
@@ -61,7 +61,7 @@ def render(
         total=sum(file.stat().st_size for file in bundle.rglob("*") if file.is_file()),
         verified=config.verify,
         warnings=list(_warnings(manifest, events)),
-        misses=[expected_misses(entrypoint, part) for entrypoint, part in parts],
+        misses=[expected_misses(entrypoint, captured) for entrypoint, captured in captures],
         timeline=timeline(events),
         shares=shares(manifest, bundle),
         graph_bars=graph_bars(manifest, bundle),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hatch_precompile.config import Dimension, Entrypoint
-from hatch_precompile.records import Conditions, Part, TensorInput
+from hatch_precompile.records import Capture, Conditions, TensorInput
 
 __all__ = ["Advice", "Entry", "Misses", "Size", "expected_misses"]
 
@@ -54,14 +54,14 @@ class Misses:
     attributes: list[tuple[str, str, int]]
 
 
-def expected_misses(entrypoint: Entrypoint, part: Part) -> Misses:
+def expected_misses(entrypoint: Entrypoint, captured: Capture) -> Misses:
     """Of the entrypoint's own frame, which is the one that was compiled first."""
-    records = part.frames[0].entries if part.frames else []
-    found = [(record.sample, part.conditions.get(record.data, Conditions())) for record in records]
+    records = captured.frames[0].entries if captured.frames else []
+    found = [(record.sample, captured.conditions.get(record.data, Conditions())) for record in records]
     return Misses(
         entrypoint.name,
         [_entry(entrypoint, sample, conditions) for sample, conditions in found],
-        [*_skipped(part), *_advice(entrypoint, [conditions for _, conditions in found])],
+        [*_skipped(captured), *_advice(entrypoint, [conditions for _, conditions in found])],
         _attributes([conditions for _, conditions in found]),
     )
 
@@ -103,8 +103,8 @@ def _range(dimension: Dimension) -> str:
     return f"{low} to {dimension.max}" if dimension.max is not None else f"{low} or more"
 
 
-def _skipped(part: Part) -> Iterator[Advice]:
-    for skipped in part.skipped:
+def _skipped(captured: Capture) -> Iterator[Advice]:
+    for skipped in captured.skipped:
         yield Advice(
             f"{skipped.function} runs as Python in every call, and only what it calls is compiled "
             f"(on-skip): {skipped.reason}.",

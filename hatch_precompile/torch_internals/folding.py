@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.torch_internals.folding_attributes import watch_attributes
 from hatch_precompile.torch_internals.folding_calls import watch_calls
+from hatch_precompile.torch_internals.folding_executed import watch_executed
 from hatch_precompile.torch_internals.folding_results import (
-    constants,
     folded,
     stop,
     where,
@@ -52,7 +53,9 @@ def watching_folding() -> Iterator[None]:
             setattr(owner, name, staticmethod(wrapped) if isinstance(raw, staticmethod) else wrapped)
             stack.callback(setattr, owner, name, raw)
 
+        watch_executed(watch)
         _watch_code(watch)
+        watch_attributes(watch)
         watch_values(watch)
         watch_calls(watch)
         yield
@@ -60,17 +63,16 @@ def watching_folding() -> Iterator[None]:
 
 def _watch_code(watch: Callable[..., None]) -> None:
     from torch._dynamo import symbolic_convert
-    from torch._dynamo.variables import builtin, nn_module, user_defined
+    from torch._dynamo.variables import nn_module, user_defined
     from torch._dynamo.variables.misc import ConstantLikeVariable
 
     inline = symbolic_convert.InliningInstructionTranslator
     watch(inline, "build_inline_tracer", _inlining)
     watch(inline, "get_globals_source_and_value", _standard_globals)
+    watch(symbolic_convert.InstructionTranslatorBase, "load_builtin_from_argval", _builtin)
     watch(user_defined.UserDefinedClassVariable, "__init__", _class)
     watch(user_defined.UserDefinedObjectVariable, "__init__", _instance)
     watch(ConstantLikeVariable, "__init__", _constant_like)
-    for kind in (builtin.GetAttrBuiltinVariable, builtin.HasAttrBuiltinVariable):
-        watch(kind, "call_function", _getattr)
     watch(nn_module.UnspecializedNNModuleVariable, "call_function", _module_call)
 
 
@@ -115,6 +117,14 @@ def _standard_globals(own: Callable[..., Any]) -> Callable[..., Any]:
     return get_globals_source_and_value
 
 
+def _builtin(own: Callable[..., Any]) -> Callable[..., Any]:
+    def load_builtin_from_argval(self: Any, argval: str) -> Any:
+        folded().builtins.add((self.f_globals.get("__name__", ""), argval))
+        return own(self, argval)
+
+    return load_builtin_from_argval
+
+
 def _class(own: Callable[..., Any]) -> Callable[..., Any]:
     def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
         own(self, value, **kwargs)
@@ -145,16 +155,6 @@ def _constant_like(own: Callable[..., Any]) -> Callable[..., Any]:
             folded().objects[id(value)] = value
 
     return __init__
-
-
-def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        (name, *_), _ = constants(args[1:2], {}) or ((None,), {})
-        if isinstance(name, str):
-            folded().attributes.add(name)
-        return own(self, tx, args, kwargs)
-
-    return call_function
 
 
 def _module_call(own: Callable[..., Any]) -> Callable[..., Any]:

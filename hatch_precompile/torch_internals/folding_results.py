@@ -53,8 +53,10 @@ class Obstacle:
 class Folded:
     """What one frame's trace rests on.
 
-    functions: those whose code was traced, with whether a guard led to each; helpers: the code that ran
-    below functions that dynamo does not look into; classes: all that took part; attributes: names looked up
+    functions: those whose code was traced, with whether a guard led to each; helpers: code of the program
+    that ran while tracing, with its globals; classes: all that took part; attributes: names looked up
+    looked_at: (function, its attribute) -> the line; builtins: (module, name) of those that no global hides
+    absent: (module, name) of attributes that were asked for and are not there
     environment: variables with their values, None for one that is not set
     names: (module, name) of globals of the standard library, which dynamo takes for constant
     objects: instances and members of enumerations that were met without a guard
@@ -63,7 +65,7 @@ class Folded:
     """
 
     functions: dict[FunctionType, bool] = field(default_factory=dict)
-    helpers: dict[CodeType, None] = field(default_factory=dict)
+    helpers: dict[CodeType, dict[str, Any]] = field(default_factory=dict)
     classes: dict[type, None] = field(default_factory=dict)
     attributes: set[str] = field(default_factory=set)
     environment: dict[str, str | None] = field(default_factory=dict)
@@ -73,6 +75,9 @@ class Folded:
     installed: dict[str, bool] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
     called: dict[int, Any] = field(default_factory=dict)
+    looked_at: dict[tuple[FunctionType, str], str] = field(default_factory=dict)
+    builtins: set[tuple[str, str]] = field(default_factory=set)
+    absent: set[tuple[str, str]] = field(default_factory=set)
 
 
 _KEPT = "_precompile_folded"

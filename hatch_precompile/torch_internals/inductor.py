@@ -85,51 +85,87 @@ def compile_graph(
     fixed_weights: whether what depends on weights alone is computed once, and not by the library.
     Returns the callable of the first variant and the record.
     """
-    import torch._inductor.config as inductor_config
-    from torch._guards import TracingContext
     from torch._inductor.compile_fx import compile_fx
 
     graph = CompiledGraph(readable=gm.print_readable(print_output=False), place=_first_line(gm))
     graph.disable_grad = torch.is_grad_enabled()
+    inner_compile = _InnerCompile(graph, variants, operators, on_variant, fixed_weights)
+    wrappers = Wrappers(graph)
+    with wrappers.watched():
+        function = compile_fx(gm, list(example_inputs), inner_compile=inner_compile)
+    wrappers.finish()
+    return function, graph
 
-    def compile_variants(inner: Any, inputs: Sequence[Any], **kwargs: Any) -> Any:
-        part = graph
-        if kwargs.get("is_backward"):
-            part = graph.backward = CompiledGraph(readable=inner.print_readable(print_output=False))
+
+class _InnerCompile:
+    """What AOTAutograd hands the graphs to that it makes of one: the forward, and where gradients are wanted
+    the backward. Each is compiled once per variant."""
+
+    def __init__(
+        self,
+        graph: CompiledGraph,
+        variants: Sequence[Variant],
+        operators: str,
+        on_variant: Callable[[str, float | None], None],
+        fixed_weights: bool,
+    ) -> None:
+        self.graph = graph
+        self.variants = variants
+        self.operators = operators
+        self.on_variant = on_variant
+        self.fixed_weights = fixed_weights
+
+    def __call__(self, gm: Any, inputs: Sequence[Any], **settings: Any) -> Any:
+        """The callable of the first variant."""
+        part = self.graph
+        if settings.get("is_backward"):
+            part = self.graph.backward = CompiledGraph(readable=gm.print_readable(print_output=False))
         if part.libraries or part.python:
-            graph.obstacle = graph.obstacle or "inductor split it in several parts"
-        if fixed_weights and kwargs.get("is_inference") and part is graph:
-            inputs, kwargs, part.plan = _with_fixed_weights(inner, inputs, kwargs)
+            self._give_up("inductor split it in several parts")
+        if self.fixed_weights and settings.get("is_inference") and part is self.graph:
+            inputs, settings, part.plan = _with_fixed_weights(gm, inputs, settings)
         first = None
-        for number, variant in enumerate(variants, 1):
-            # compile_fx_inner consumes the graph it is given.
-            given = inner if number == len(variants) else copy.deepcopy(inner)
-            on_variant(variant.name, None)
-            started = time.perf_counter()
-            with (
-                inductor_config.patch(variant.settings),
-                vectors_within(variant.requires),
-                prepared_inputs(),
-                # The strides of outputs are reported once, to what traced the graph.
-                TracingContext.report_output_strides() if first else contextlib.nullcontext(),
-            ):
-                compiled = _compile_variant(part, variant.name, given, inputs, kwargs, operators)
-            on_variant(variant.name, round(time.perf_counter() - started, 3))
-            if first is None:
-                first = compiled
-            elif compiled.output_strides != first.output_strides:
-                graph.obstacle = graph.obstacle or f"the variant {variant.name} returns other strides"
+        for number, variant in enumerate(self.variants, 1):
+            # Inductor consumes the graph it is given.
+            given = gm if number == len(self.variants) else copy.deepcopy(gm)
+            compiled = self._compile(part, variant, given, inputs, settings, again=first is not None)
+            first = first or compiled
+            if compiled.output_strides != first.output_strides:
+                self._give_up(f"the variant {variant.name} returns other strides")
             _describe(part, compiled, inputs, python=variant.name in part.python)
-            graph.obstacle = graph.obstacle or part.obstacle
+            self._give_up(part.obstacle)
         if part.plan is not None:
             _compute_first(part.plan, first)
         return first
 
-    wrappers = Wrappers(graph)
-    with wrappers.watched():
-        function = compile_fx(gm, list(example_inputs), inner_compile=compile_variants)
-    wrappers.finish()
-    return function, graph
+    def _compile(
+        self,
+        part: CompiledGraph,
+        variant: Variant,
+        gm: Any,
+        inputs: Sequence[Any],
+        settings: dict[str, Any],
+        *,
+        again: bool,
+    ) -> Any:
+        import torch._inductor.config as inductor_config
+        from torch._guards import TracingContext
+
+        self.on_variant(variant.name, None)
+        started = time.perf_counter()
+        with (
+            inductor_config.patch(variant.settings),
+            vectors_within(variant.requires),
+            prepared_inputs(),
+            # The strides of outputs are reported once, to what traced the graph.
+            TracingContext.report_output_strides() if again else contextlib.nullcontext(),
+        ):
+            compiled = _compile_variant(part, variant.name, gm, inputs, settings, self.operators)
+        self.on_variant(variant.name, round(time.perf_counter() - started, 3))
+        return compiled
+
+    def _give_up(self, obstacle: str) -> None:
+        self.graph.obstacle = self.graph.obstacle or obstacle
 
 
 def _with_fixed_weights(

@@ -17,7 +17,7 @@ from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, printed, received
 from hatch_precompile.processes import run_module
 
-__all__ = ["Outcome", "Request", "SampleResult", "run_samples", "verify"]
+__all__ = ["Outcome", "Request", "SampleResult", "require_hits", "run_samples"]
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -54,20 +54,9 @@ class Outcome(msgspec.Struct, frozen=True):
     results: list[SampleResult]
 
 
-def verify(
-    entrypoint: Entrypoint,
-    package: str,
-    *,
-    paths: Sequence[Path],
-    work: Path,
-    timeout: float,
-    on_event: Callable[[Event], None],
-    variant: str = "",
-) -> None:
-    """Raise VerifyError unless every sample hits and agrees with eager (torch.testing's tolerances)."""
-    for result in run_samples(
-        entrypoint, package, paths=paths, work=work, timeout=timeout, on_event=on_event, variant=variant
-    ):
+def require_hits(entrypoint: Entrypoint, results: Sequence[SampleResult]) -> None:
+    """Raise VerifyError unless every sample hit and agreed with eager (torch.testing's tolerances)."""
+    for result in results:
         if result.problem:
             raise VerifyError(f"entrypoint {entrypoint.name}: {result.problem}")
 

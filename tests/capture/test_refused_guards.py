@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.capture.session import require_free
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.conditions import require_free
 from hatch_precompile.lower.guards.function import lower_guards
 from hatch_precompile.torch_internals import capture_settings, tracing_frames
 from hatch_precompile.torch_internals.guardtree import GuardNode, GuardRecorder, Leaf, Relation

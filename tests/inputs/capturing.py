@@ -56,7 +56,7 @@ class Captured:
         return types.FunctionType(code, namespace, "guard")
 
 
-def captured(call: Callable[..., Any], *args: Any, frame_self: Any = None) -> Captured:
+def captured(call: Callable[..., Any], *args: Any, frame_self: Any = None, **kwargs: Any) -> Captured:
     """Capture a call of one frame. Raises the BuildError that would stop a build.
 
     frame_self: what a method is called on
@@ -85,10 +85,12 @@ def captured(call: Callable[..., Any], *args: Any, frame_self: Any = None) -> Ca
         records, data = marshal.loads(marshal.dumps((inputs.records, data), 2))
         names = trace.code.co_varnames[: trace.code.co_argcount]
         given = dict(zip(names, args if frame_self is None else (frame_self, *args), strict=False))
+        if kwargs:  # of functions that take any
+            given[trace.code.co_varnames[len(names)]] = kwargs
         kept.append(Captured(records, data, trace.frame_globals, given))
 
     with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
-        torch.compile(call, backend="eager")(*args)
+        torch.compile(call, backend="eager")(*args, **kwargs)
     torch._dynamo.reset()
     if failed:
         raise failed[0]

@@ -25,8 +25,8 @@ import pytest
 import torch
 from torch import nn
 
-from hatch_precompile.capture.session import _modules_named
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.entries import modules_named
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.torch_internals import Folded
@@ -527,7 +527,7 @@ def test_modules_of_inputs_are_imported_and_words_are_none() -> None:
         ("environment", "function", "classes"),
         ("call", ["ref", "other", (), ""], ["tuple"], ["dict"], 1, "other.asked"),
     )
-    named = _modules_named((("function", "word", "or", "two"),), inputs=inputs)
+    named = modules_named((("function", "word", "or", "two"),), inputs=inputs)
     assert named == ("other", "package.module")
 
 

@@ -348,18 +348,6 @@ class TestConstants:
         encoded = Namer({}).constant(Mode.READ | Mode.RUN)
         assert references.spell(*encoded[1:3]).endswith(".Mode(READ|RUN)")
 
-    def test_of_a_snapshot_nothing_may_be_a_key_that_was_none(self, module: ModuleType) -> None:
-        module.TABLE = {int: "whole"}
-        table = ["ref", module.__name__, (("a", "TABLE"),), ""]
-        found = references.decode(["snapshot", table, Namer({}).constant(str)])
-        assert found == module.TABLE
-        assert found is not module.TABLE
-        with pytest.raises(
-            Stale, match=r"made_for_a_test\.TABLE has <class 'int'>, which at the build it had not"
-        ):
-            references.decode(["snapshot", table, Namer({}).constant(int)])
-
-    @pytest.mark.parametrize("value", [object(), lambda x: x, type("Local", (), {})])
     def test_what_has_no_name_is_refused_with_advice(self, value: Any) -> None:
         with pytest.raises(Unsupported, match=r"has no name that another process could find it by") as caught:
             Namer({}).constant(value, None, "model.py:3 in forward")

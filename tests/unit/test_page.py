@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from hatch_precompile.config import load
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.records import (
+    Capture,
     Conditions,
     EntryRecord,
     FixedValue,
     FrameRecord,
     GraphRecord,
-    Part,
     SkippedFrame,
     TensorInput,
 )
@@ -84,7 +84,7 @@ def graph(number: int, **more: Any) -> GraphRecord:
 
 
 IDS = TensorInput("input_ids", "int64", [8, 16], [False, True])
-ENCODER = Part(
+ENCODER = Capture(
     name="encoder",
     target="textmodel.model:Encoder",
     home=("textmodel.model", [("a", "Encoder")]),
@@ -114,7 +114,7 @@ ENCODER = Part(
         ),
     },
 )
-TRAINING = Part(
+TRAINING = Capture(
     name="training",
     target="textmodel.model:Encoder",
     home=("textmodel.model", [("a", "Encoder")]),
@@ -128,7 +128,7 @@ TRAINING = Part(
     seconds=9.0,
     conditions={"entries/0.entry": Conditions([TensorInput("input_ids", "int64", [8, 16], [True, True])])},
 )
-PARTS = list(zip(CONFIG.entrypoints, [ENCODER, TRAINING], strict=True))
+CAPTURES = list(zip(CONFIG.entrypoints, [ENCODER, TRAINING], strict=True))
 
 
 def events() -> list[Event]:
@@ -168,30 +168,30 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from hatch_precompile.config.variants import Variant
 
     root = tmp_path_factory.mktemp("build")
-    parts = []
-    for number, (entrypoint, part) in enumerate(PARTS):
-        source = root / part.name
+    captures = []
+    for number, (entrypoint, captured) in enumerate(CAPTURES):
+        source = root / captured.name
         for folder in ("entries", "graphs"):
             (source / folder).mkdir(parents=True)
-        for record in part.frames[0].entries:
+        for record in captured.frames[0].entries:
             for file in (record.data, record.head, record.source):
                 (source / file).write_bytes(b"x" * 900)
-        for size, record in enumerate(part.graphs, 2):
+        for size, record in enumerate(captured.graphs, 2):
             (source / record.readable).write_text(
                 "def forward(self, L_x_):\n" + "    mul = L_x_ * 2 < 3\n" * 300
             )
             for variant, library in enumerate(record.libraries.values(), 1):
                 (source / library).write_bytes(b"x" * 20_000 * size * variant)
-        parts.append((entrypoint, part, source))
+        captures.append((entrypoint, captured, source))
         assert number < 2
     variants = [Variant(name, ("avx2",), {}) for name in CONFIG.variants]
-    write_bundle(root / "bundle", parts, variants)
+    write_bundle(root / "bundle", captures, variants)
     return root / "bundle"
 
 
 @pytest.fixture(scope="module")
 def page(bundle: Path) -> str:
-    return render(CONFIG, PARTS, bundle, events())
+    return render(CONFIG, CAPTURES, bundle, events())
 
 
 class Text(HTMLParser):
@@ -259,7 +259,7 @@ class TestPage:
         import msgspec
 
         unverified = msgspec.structs.replace(CONFIG, verify=False)
-        assert "The samples were not verified" in words(render(unverified, PARTS, bundle, events()))
+        assert "The samples were not verified" in words(render(unverified, CAPTURES, bundle, events()))
 
     def test_sizes_are_those_of_the_files(self, page: str, bundle: Path) -> None:
         total = sum(file.stat().st_size for file in bundle.rglob("*") if file.is_file())
@@ -268,7 +268,7 @@ class TestPage:
         assert "libraries, x86-64-v4: 280 kB" in text  # 40 + 60 of the encoder's, ...
 
     def test_a_build_that_says_nothing_has_a_page_too(self, bundle: Path) -> None:
-        assert "Timeline" in words(render(CONFIG, PARTS, bundle, []))
+        assert "Timeline" in words(render(CONFIG, CAPTURES, bundle, []))
 
 
 class TestTimeline:
@@ -310,8 +310,8 @@ class TestTimeline:
 
 class TestMisses:
     def advice(self, number: int = 0) -> dict[str, str]:
-        entrypoint, part = PARTS[number]
-        return {advice.calls: advice.remedy for advice in expected_misses(entrypoint, part).advice}
+        entrypoint, captured = CAPTURES[number]
+        return {advice.calls: advice.remedy for advice in expected_misses(entrypoint, captured).advice}
 
     def test_a_size_that_nobody_declared(self) -> None:
         remedy = self.advice()["The size of dimension 1 of input_ids is not 16."]
@@ -321,10 +321,10 @@ class TestMisses:
         assert "The size of dimension 0 of input_ids is not 2 to 64, or 1." in self.advice()
 
     def test_a_size_of_one_that_no_sample_has(self) -> None:
-        entrypoint, part = PARTS[0]
-        only = Part(**{name: getattr(part, name) for name in part.__struct_fields__} | {
+        entrypoint, captured = CAPTURES[0]
+        only = Capture(**{name: getattr(captured, name) for name in captured.__struct_fields__} | {
             "conditions": {"entries/0.entry": Conditions([IDS])},
-            "frames": [FrameRecord("f", "m", [], None, None, part.frames[0].entries[:1])],
+            "frames": [FrameRecord("f", "m", [], None, None, captured.frames[0].entries[:1])],
         })  # fmt: skip
         advice = {each.calls: each.remedy for each in expected_misses(entrypoint, only).advice}
         assert advice["The size of dimension 0 of input_ids is not 2 to 64."].startswith("A size of 1 needs")
@@ -349,15 +349,17 @@ class TestMisses:
         assert next(iter(self.advice(1))).startswith("Calls under torch.no_grad()")
 
     def test_what_torch_compile_skipped_comes_first(self) -> None:
-        entrypoint, part = PARTS[0]
-        skipping = replace(part, skipped=[SkippedFrame("loops", "graph break in loop, at m.py:3 in loops")])
+        entrypoint, captured = CAPTURES[0]
+        skipping = replace(
+            captured, skipped=[SkippedFrame("loops", "graph break in loop, at m.py:3 in loops")]
+        )
         first = expected_misses(entrypoint, skipping).advice[0]
         assert first.calls.startswith("loops runs as Python in every call")
         assert first.calls.endswith("graph break in loop, at m.py:3 in loops.")
         assert first.remedy
 
     def test_values_of_equal_layers_are_one_line(self) -> None:
-        found = expected_misses(*PARTS[0])
+        found = expected_misses(*CAPTURES[0])
         assert found.attributes == [("self.layers[*].p", "0.1", 3), ("self.scale", "0.5", 1)]
 
 

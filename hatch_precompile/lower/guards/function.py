@@ -83,7 +83,7 @@ class _Writer:
         self.inputs = inputs
         self.frame_globals = frame_globals
         self.injected = injected
-        self.text = GuardText(Namer(frame_globals, injected))
+        self.text = GuardText(Namer(frame_globals, injected), inputs.variadic)
         self.state = ""
         self._variables: dict[int, str] = {}
         self._by_source: dict[str, str] = {}

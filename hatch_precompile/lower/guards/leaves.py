@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import Any
 
 from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
 from hatch_precompile.lower.parametrized import made_by_parametrize
@@ -76,6 +77,25 @@ def _equals_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -
     expected = text.constant(value, node, user_line(leaf))
     kind = text.constant(type(value), None, user_line(leaf))
     text.require(f"type({variable}) is {kind} and {variable} == {expected}", "EQUALS_MATCH", leaf)
+    if _has_equals(value):  # dynamo puts the value into the graph, and would another one's
+        text.require(f"repr({variable}) == {text.constant(repr(value), None, '')}", "EQUALS_MATCH")
+
+
+def _has_equals(value: Any) -> bool:
+    """Whether a value is equal to another one of its type that is not the same: -0.0, (1, 2.0)."""
+    if isinstance(value, (float, complex)):
+        return not value.real or (not value.imag and isinstance(value, complex))
+    return type(value) in (tuple, slice) and "<" not in repr(value)
+
+
+def _dict_length(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    text.require(f"dict.__len__({variable}) == {leaf.args[0]!r}", "DICT_LENGTH", leaf)
+    keys = list(dict.keys(node.value)) if isinstance(node.value, dict) else []
+    plain = all(type(key) in (str, int, bytes) for key in keys)
+    if len(keys) > 1 and plain and node.source != f"L[{text.variadic!r}]":
+        # The trace knows the order, which can be seen in what it returns; of keywords nobody expects one.
+        order = text.constant(keys, None, user_line(leaf))
+        text.require(f"list(dict.keys({variable})) == {order}", "DICT_ORDER")
 
 
 def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
@@ -142,14 +162,17 @@ def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None
 def _dict_version(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     """Of pytree's registry, which dynamo wants unchanged where it found a class not to be in it.
 
-    Other processes have more or fewer classes in theirs. So none of those that this tree knows may be in
-    it if it was not at the build; and from the entry's loading on nothing may change, as with dynamo.
+    Other processes have more or fewer classes in theirs, and a program may add some at any time. What counts
+    are the classes that this tree knows: those that were in it, and those that were not.
     """
     if node.value is not pytree_registry():
         raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
-    absent = [cls for cls in _known_classes(node) if cls not in node.value]
-    unchanged = text.snapshot(node.value, node, absent, user_line(leaf))
-    text.require(f"{variable} == {unchanged}", "DICT_VERSION", leaf)
+    known = _known_classes(node)
+    absent = text.constant(tuple(cls for cls in known if cls not in node.value), None, user_line(leaf))
+    present = text.constant(frozenset(cls for cls in known if cls in node.value), None, user_line(leaf))
+    text.require(
+        f"{variable}.keys().isdisjoint({absent}) and {variable}.keys() >= {present}", "DICT_VERSION", leaf
+    )
 
 
 def _known_classes(node: GuardNode) -> list[type]:
@@ -193,7 +216,7 @@ _LEAVES: dict[str, Write] = {
     "mapping_keys_guard": _mapping_keys,
     "lambda_guard": _lambda,
     "dict_version_guard": _dict_version,
-    "dict_length_check_guard": _simple("dict.__len__({v}) == {arg}", "DICT_LENGTH"),
+    "dict_length_check_guard": _dict_length,
     "length_check_guard": _simple("len({v}) == {arg}", "LENGTH"),
     "true_match_guard": _simple("{v} is True", "EQUALS_MATCH"),
     "false_match_guard": _simple("{v} is False", "EQUALS_MATCH"),

@@ -23,14 +23,16 @@ from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 __all__ = ["GuardText", "unsupported", "user_line"]
 
 # Constants that are found again in each process.
-_REBOUND = ("ref", "parametrized", "snapshot", "if-imported")
+_REBOUND = ("ref", "parametrized", "if-imported")
 
 
 class GuardText:
     """Collects lines and constants, and counts the checks by kind."""
 
-    def __init__(self, namer: Namer) -> None:
+    def __init__(self, namer: Namer, variadic: str = "") -> None:
+        """variadic: the frame's parameter that takes any keyword."""
         self.namer = namer
+        self.variadic = variadic
         self.constants: list[Any] = []
         self.rebound = 0
         self.by_kind: dict[str, int] = {}
@@ -91,11 +93,6 @@ class GuardText:
     def parametrized_class(self, cls: type, where: str) -> str:
         """The name of a constant that knows classes made as this one was."""
         return self._named(parametrized_class(cls, self.namer, where))
-
-    def snapshot(self, mapping: dict[Any, Any], node: GuardNode, absent: list[Any], where: str) -> str:
-        """The name of a copy of `mapping`, made at load time; there none of `absent` may be in it."""
-        keys = [self.namer.constant(key, None, where) for key in absent]
-        return self._named(["snapshot", self.namer.reference(mapping, node, where), *keys])
 
     def if_imported(self, module: str, parts: list[Any]) -> str:
         """The name of a constant that knows parts of a module, each as (steps, what is there)."""
@@ -160,8 +157,6 @@ def _note(encoded: Any) -> str:
         return str(runtime("references").spell(encoded[1], encoded[2]))
     if type(encoded) is list and encoded[0] == "parametrized":
         return f"classes made as {encoded[1][1]} was"
-    if type(encoded) is list and encoded[0] == "snapshot":
-        return f"{_note(encoded[1])} as it was when this was loaded"
     if type(encoded) is list and encoded[0] == "if-imported":
         return f"{encoded[1]}, if it is imported"
     return repr(encoded)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 __all__ = ["INPUTS", "Input", "inputs_page"]
 
 _CHANGED = "tests/inputs/test_inputs.py::test_what_has_changed_before_the_first_call_is_not_served"
+_EXECUTED = "tests/inputs/test_executed.py::test_what_has_changed_before_the_first_call_is_not_served"
 _AT_CALL = "tests/inputs/test_inputs.py::test_what_may_change_between_calls_is_asked_at_each"
 _REFUSED = "tests/inputs/test_inputs.py::test_what_cannot_be_compared_stops_the_build"
 _UNUSED = "tests/inputs/test_inputs.py::test_what_the_trace_did_not_use_may_change"
 
-_LEFT_OUT = "the entry is left out, with a warning that names it"
+_LEFT_OUT = "left out"
 _MISS = "a miss"
 _STOPS = "the build stops, with the line"
 
@@ -60,9 +61,9 @@ INPUTS = (
     ),
     Input(
         "function",
-        "Functions marked with torch.compiler.allow_in_graph or nonstrict_trace, custom operators' functions "
-        "for shapes, and what each of these calls",
-        "all code that ran below them while tracing, as above",
+        "Code that dynamo runs instead of tracing it: functions marked with torch.compiler.allow_in_graph, "
+        "operators' functions for shapes, special methods of enumerations and of metaclasses",
+        "as above, with the constants of its module that it reads; with the source file if it reads tables",
         "load",
         _LEFT_OUT,
         _CHANGED,
@@ -147,6 +148,41 @@ INPUTS = (
         _STOPS,
         _REFUSED,
         "asks_the_main_thread",
+    ),
+    Input(
+        "builtins",
+        "Builtins such as `round`",
+        "that no global hides them",
+        "load",
+        _LEFT_OUT,
+        _EXECUTED,
+        "a global that hides a builtin",
+    ),
+    Input(
+        "absent",
+        "Attributes that modules and functions do not have, where the code asks for them",
+        "that they are not there",
+        "load",
+        _LEFT_OUT,
+        _EXECUTED,
+        "an attribute that was tried",
+    ),
+    Input(
+        "attribute",
+        "Docstrings and annotations that the code reads",
+        "their content",
+        "load",
+        _LEFT_OUT,
+        _EXECUTED,
+        "annotations",
+    ),
+    Input(
+        "",
+        "What an object's `__dict__` has, where the code asks",
+        "the names",
+        "each call",
+        _MISS,
+        "tests/inputs/test_executed.py::test_what_an_object_does_not_have_may_come",
     ),
     Input(
         "environment",
@@ -285,7 +321,8 @@ otherwise. So whatever the trace took for constant is an *input* of the entry. I
 is built and compared where the wheel runs, or the build stops and says why.
 
 Inputs are compared when an entry is *loaded*, that is by the first call that gets past its first checks. What
-may change between two calls is asked again at *each call*, among the guards.
+may change between two calls is asked again at *each call*, among the guards. An entry that is *left out* is
+not used; a warning says why.
 
 | what | what is kept of it | compared at | if it is otherwise | test |
 | --- | --- | --- | --- | --- |

@@ -57,13 +57,14 @@ class Inputs:
     """records: compared when the entry is loaded; the rest is asked at each call as well.
 
     environment: (name, value or None); state: functions with what they answered; called: ids of the
-    modules that are called in the trace, with their hooks
+    modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword
     """
 
     records: tuple[Record, ...] = ()
     environment: tuple[tuple[str, str | None], ...] = ()
     state: tuple[Call, ...] = ()
     called: frozenset[int] = frozenset()
+    variadic: str = ""
 
 
 def inputs_of(
@@ -89,16 +90,24 @@ def inputs_of(
     writer = _Writer(folded, tree, namer)
     records = [
         *writer.functions([each for each in [code, *traced] if each not in resumes]),
+        *writer.helpers(),
         *writer.classes(),
         *writer.library_globals(),
+        *writer.builtins(),
+        *writer.function_attributes(),
         *writer.objects(),
         *(("environment", name, value) for name, value in sorted(folded.environment.items())),
         *(("installed", name, found) for name, found in sorted(folded.installed.items())),
         *map(writer.call, folded.calls),
     ]
     state = [call for call in folded.calls if call.state and call.function.__name__ not in _STEADY]
+    last = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
     return Inputs(
-        tuple(records), tuple(sorted(folded.environment.items())), tuple(state), frozenset(folded.called)
+        tuple(records),
+        tuple(sorted(folded.environment.items())),
+        tuple(state),
+        frozenset(folded.called),
+        code.co_varnames[last] if code.co_flags & inspect.CO_VARKEYWORDS else "",
     )
 
 
@@ -125,7 +134,8 @@ class _Writer:
                 if self._is_covered(code, everything):
                     continue
                 place = self._owned(code)
-                if place is None and (module := _module_of(code)) is not None:
+                helper = code in self.folded.helpers
+                if place is None and (module := _module_of(code, nested=helper)) is not None:
                     files.add(module)
                     continue
                 if place is None:
@@ -185,11 +195,56 @@ class _Writer:
                 found.add(id(value))
         return found
 
+    def helpers(self) -> Iterator[Record]:
+        """What code that ran while tracing read of its module: its answers are in the trace."""
+        files: set[str] = set()
+        for code, own in self.folded.helpers.items():
+            module = own.get("__name__", "")
+            if getattr(sys.modules.get(module), "__dict__", None) is not own:
+                continue  # generated, as what generated it is
+            for name in sorted(set(code.co_names) & own.keys()):
+                value = own[name]
+                if isinstance(value, type):
+                    self.folded.classes[value] = None
+                elif isinstance(value, (dict, list, set)):
+                    files.add(module)  # it may fill up as a process goes on; this says how it begins
+                elif (found := self.runtime.mark(value, True)) != self.runtime.type_name(type(value)):
+                    yield ("global", module, name, found)
+        names = {name for code in self.folded.helpers for name in code.co_names}
+        for cls in self._taking_part() if names else ():
+            held = any(isinstance(vars(cls)[name], (dict, list, set)) for name in names & vars(cls).keys())
+            if held and not self._needs_no_row(cls):
+                files.add(cls.__module__)
+        for module in sorted(files):
+            yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+
+    def builtins(self) -> Iterator[Record]:
+        """Builtins that a global of the same name would hide. Dynamo guards the builtins themselves."""
+        names: dict[str, set[str]] = {}
+        for module, name in self.folded.builtins:
+            found = sys.modules.get(module)
+            if found is not None and not _is_torch(getattr(found, "__file__", None) or ""):
+                names.setdefault(module, set()).add(name)
+        for module, hidden in sorted(names.items()):
+            yield ("builtins", module, tuple(sorted(hidden)))
+        yield from (("absent", *each) for each in sorted(self.folded.absent))
+
+    def function_attributes(self) -> Iterator[Record]:
+        for (function, name), where in self.folded.looked_at.items():
+            place = self._place(function.__code__, function)
+            if place is None:
+                if self._is_covered(function.__code__, [each.__code__ for each in self.folded.functions]):
+                    continue
+                raise Unsupported(
+                    f"{name} of {function.__qualname__}, which has no name, is in the trace", where, NAME_IT
+                )
+            yield ("attribute", *place, name, self.runtime.attribute_mark(function, name))
+
     # -- classes ---------------------------------------------------------------------------------
 
     def classes(self) -> Iterator[Record]:
         names = self._names()
-        taken = set(map(self.runtime.type_name, self._taking_part()))
+        taken = set(map(self.runtime.class_name, self._taking_part()))
         bases: dict[tuple[str, Any], int] = {}
         rows = []
         for cls in self._taking_part():
@@ -206,7 +261,7 @@ class _Writer:
                 ) from None
             numbers = []
             for base in filter(self.runtime.is_described, cls.__mro__):
-                name = self.runtime.type_name(base)
+                name = self.runtime.class_name(base)
                 has = self.runtime.described(base, names)
                 if has or name in taken:
                     numbers.append(bases.setdefault((name, has), len(bases)))
@@ -221,8 +276,8 @@ class _Writer:
 
     def _names(self) -> frozenset[str]:
         found = set(self.folded.attributes)
-        for function in self.folded.functions:
-            found.update(function.__code__.co_names)
+        for code in (*(function.__code__ for function in self.folded.functions), *self.folded.helpers):
+            found.update(code.co_names)
         if self.folded.called:
             found |= _CALLED_MODULE
         return frozenset(found | _SPECIAL)
@@ -380,9 +435,12 @@ def _defined_at(cls: type) -> str:
         return f"module {cls.__module__}"
 
 
-def _module_of(code: CodeType) -> str | None:
-    """The module whose own code made a function that nothing names, such as a lambda given to a registry."""
-    if "<locals>" in code.co_qualname:
+def _module_of(code: CodeType, *, nested: bool) -> str | None:
+    """The module with the code of a function that nothing names, such as a lambda given to a registry.
+
+    nested: of one that was made in a function, too: what it has in its closure does not count then.
+    """
+    if "<locals>" in code.co_qualname and not nested:
         return None
     for name, module in sorted(sys.modules.items()):
         if name != "__main__" and getattr(module, "__file__", None) == code.co_filename:

@@ -1,0 +1,98 @@
+"""An entry's files: what the runtime reads first (`head`), the rest (`data`), readable guards (`source`)."""
+
+from __future__ import annotations
+
+import marshal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hatch_precompile.lower.bytecode import LoweredCode
+from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
+from hatch_precompile.records import MARSHAL, EntryRecord
+
+__all__ = ["LoweredEntry", "modules_named", "write_entry"]
+
+
+@dataclass(frozen=True)
+class LoweredEntry:
+    """An entry in the terms of this project.
+
+    number: among the entries of its entrypoint; function: the qualified name of the frame's function;
+    graphs: the numbers of those it calls
+    """
+
+    number: int
+    function: str
+    sample: int
+    guards: LoweredGuards
+    code: LoweredCode
+    inputs: tuple[Any, ...]
+    graphs: list[int]
+
+
+def write_entry(
+    entry: LoweredEntry, directory: Path, entrypoint: str, dispatch: tuple[int, int]
+) -> EntryRecord:
+    """Write the files of an entry below a directory. dispatch: the keys of the thread that was traced."""
+    guards, code = entry.guards, entry.code
+    place = f"entries/{entry.number}"
+    text = f"# Guards of {entry.function}, sample {entry.sample + 1} of {entrypoint}.\n{guards.source}"
+    name = f"<guards of {entry.function}>"
+    head = (
+        function_codes(guards.stub, name)[0],
+        code.code,
+        code.constants,
+        modules_named(code.constants),
+    )
+    data = {
+        "guard": function_codes(text, name),
+        "constants": guards.constants,
+        "tensors": tuple(group.encoded() for group in guards.tensors),
+        "state": guards.state,
+        "dispatch": dispatch,
+        "globals": code.globals,
+        "inputs": entry.inputs,
+        "modules": modules_named(guards.constants, list(code.globals.values()), inputs=entry.inputs),
+    }
+    record = EntryRecord(
+        data=f"{place}.entry",
+        head=f"{place}.head",
+        source=f"{place}.guards.txt",
+        graphs=entry.graphs,
+        sample=entry.sample,
+        checks=guards.checks,
+        dropped=guards.dropped,
+        rebound=guards.rebound,
+        by_kind=guards.by_kind,
+        native=code.native,
+    )
+    (directory / record.source).write_text(text)
+    (directory / record.data).write_bytes(marshal.dumps(data, MARSHAL))
+    (directory / record.head).write_bytes(marshal.dumps(head, MARSHAL))
+    return record
+
+
+def modules_named(*parts: Any, inputs: Any = ()) -> tuple[str, ...]:
+    """Every module a reference in encoded constants starts from, and those of the inputs."""
+    found: set[str] = set()
+
+    def look(value: Any) -> None:
+        if isinstance(value, (tuple, list)):
+            if len(value) == 4 and value[0] == "ref":
+                found.add(value[1])
+            for item in value:
+                look(item)
+
+    look(parts)
+    for kind, *record in inputs:
+        if kind in ("function", "file", "global", "builtins", "absent", "attribute"):
+            named = {record[0]}
+        elif kind == "classes":
+            named = {module for module, _, _ in record[2]}
+        else:
+            look(record)
+            named = set()
+        # A module of torch's own that is not imported there has not been changed there either.
+        found |= {module for module in named if module.partition(".")[0] != "torch"}
+    return tuple(sorted(found))

@@ -1,0 +1,94 @@
+"""Watches what dynamo looks up without a guard: what is not there, and what things say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from hatch_precompile.torch_internals.folding_results import constants, folded, of_torch, where
+
+__all__ = ["watch_attributes"]
+
+# What the fingerprint of a function does not have.
+_OF_FUNCTIONS = ("__annotations__", "__dict__", "__doc__", "__module__", "__name__", "__qualname__")
+
+
+def watch_attributes(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.variables import base, builtin, dicts, functions, misc
+
+    for kind in (builtin.GetAttrBuiltinVariable, builtin.HasAttrBuiltinVariable):
+        watch(kind, "call_function", _getattr)
+    # From torch 2.14 on an attribute is looked up by the other one.
+    look_up = "var_getattr" if hasattr(base.VariableTracker, "var_getattr") else "tp_getattro_impl"
+    watch(misc.PythonModuleVariable, look_up, _attribute)
+    watch(functions.UserFunctionVariable, look_up, _attribute)
+    watch(dicts.DunderDictVariable, "install_dict_contains_guard", _dict_contains)
+    watch(dicts.DunderDictVariable, "install_dict_keys_match_guard", _dict_keys)
+
+
+def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        (name, *_), _ = constants(args[1:2], {}) or ((None,), {})
+        if isinstance(name, str):
+            folded().attributes.add(name)
+            owner = args[0].realize()
+            _of_module(_held(owner, "value"), name)
+            _of_function(_held(owner, "fn"), name)
+        return own(self, tx, args, kwargs)
+
+    return call_function
+
+
+def _held(variable: Any, name: str) -> Any:
+    """What a variable of dynamo's stands for. Of some it is a property, which asks for what is not known."""
+    return vars(variable).get(name)
+
+
+def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
+    def look_up(self: Any, tx: Any, name: str) -> Any:
+        _of_module(_held(self, "value"), name)
+        _of_function(_held(self, "fn"), name)
+        return own(self, tx, name)
+
+    return look_up
+
+
+def _of_module(module: Any, name: str) -> None:
+    if isinstance(module, ModuleType) and not hasattr(module, name):
+        folded().absent.add((module.__name__, name))
+
+
+def _of_function(function: Any, name: str) -> None:
+    if (
+        isinstance(function, FunctionType)
+        and not of_torch(function.__code__.co_filename)
+        and (name in _OF_FUNCTIONS or not hasattr(function, name))
+    ):
+        folded().looked_at.setdefault((function, name), where())
+
+
+def _dict_contains(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Of an object's own dict dynamo guards nothing, because it knows what the trace does to it; but not what
+    has been done to it before the call."""
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    def install_dict_contains_guard(self: Any, tx: Any, args: Any) -> None:
+        own(self, tx, args)
+        (key,), _ = constants(args[:1], {}) or ((None,), {})
+        there = key in getattr(_held(self.items.item, "value"), "__dict__", ())
+        if there is (args[0] in self):  # else it is the trace's own doing
+            ConstDictVariable.install_dict_contains_guard(self, tx, args)
+
+    return install_dict_contains_guard
+
+
+def _dict_keys(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    def install_dict_keys_match_guard(self: Any) -> None:
+        own(self)
+        ConstDictVariable.install_dict_keys_match_guard(self)
+
+    return install_dict_keys_match_guard

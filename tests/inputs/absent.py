@@ -1,0 +1,1 @@
+"""A module of a dependency, which in another version has more."""

@@ -1,0 +1,219 @@
+"""Functions whose trace rests on code of the program's that dynamo runs, and on names that are not there."""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import math
+from typing import Any, ClassVar
+
+import torch
+
+from tests.inputs import absent
+
+Tensor = torch.Tensor
+
+
+# -- code that dynamo runs instead of looking into it ---------------------------------------------
+
+
+class Planet(enum.Enum):
+    EARTH = 1.0
+    MARS = 0.5
+
+    @classmethod
+    def _missing_(cls, value: object) -> Planet:
+        return cls.MARS
+
+    def __lt__(self, other: Planet) -> bool:
+        return self.value < other.value
+
+    def __format__(self, how: str) -> str:
+        return self.name + how
+
+    def __bool__(self) -> bool:
+        return self is not Planet.MARS
+
+
+def looks_a_planet_up(x: Tensor) -> Tensor:
+    return x * Planet("pluto").value
+
+
+def compares_planets(x: Tensor) -> Tensor:
+    return x * max(Planet.MARS, Planet.EARTH).value
+
+
+def formats_a_planet(x: Tensor) -> Tensor:
+    return x * len(f"{Planet.MARS:ab}")
+
+
+def asks_for_the_truth(x: Tensor) -> Tensor:
+    return x * 2 if Planet.EARTH else x * 3
+
+
+FACTOR = 2.0
+
+
+class Table(type):
+    values: ClassVar = {"one": 1.0, "two": 2.0}
+    offset = 0.25
+
+    def __getitem__(cls, key: str) -> float:
+        return cls.values[key] * FACTOR + cls.offset
+
+
+class Weights(metaclass=Table):
+    pass
+
+
+def subscripts_a_class(x: Tensor) -> Any:
+    return x * Weights["two"]
+
+
+def measures_a_class(x: Tensor) -> Tensor:
+    return x * 2 if isinstance(Weights, Table) else x * 3
+
+
+class Meters(float):
+    def __mul__(self, other: Any) -> Any:
+        return other * 3.0
+
+
+METERS = Meters(2.0)
+
+
+def multiplies_meters(x: Tensor) -> Any:
+    return METERS * 2.0 * x
+
+
+SCALE = 2.0
+SCALES = {"a": 2.0}
+
+
+@torch.compiler.allow_in_graph
+def reads_globals(x: Tensor) -> Tensor:
+    return x * SCALE
+
+
+def calls_what_reads_globals(x: Tensor) -> Tensor:
+    return reads_globals(x)
+
+
+# -- what is not there ----------------------------------------------------------------------------
+
+
+def rounds(x: Tensor) -> Tensor:
+    return x * round(2.4)
+
+
+def asks_whether_there_is(x: Tensor) -> Tensor:
+    return x * 2 if hasattr(absent, "SHIFT") else x * 3
+
+
+def takes_what_there_is(x: Tensor) -> Tensor:
+    return x * getattr(absent, "FACTOR", 3.0)
+
+
+def tries_what_there_is(x: Tensor) -> Tensor:
+    try:
+        return x * absent.GAIN  # type: ignore[attr-defined, no-any-return]
+    except AttributeError:
+        return x * 3
+
+
+def looks_for_a_builtin(x: Tensor) -> Tensor:
+    return x * 2 if hasattr(builtins, "scaled") else x * 3
+
+
+# -- what functions and classes say of themselves -------------------------------------------------
+
+
+def annotated(x: Tensor, by: float = 2.0) -> Tensor:
+    """Words."""
+    return x * by
+
+
+def reads_annotations(x: Tensor) -> Tensor:
+    return x * len(annotated.__annotations__)
+
+
+def reads_words(x: Tensor) -> Tensor:
+    return x * len(annotated.__doc__ or "")
+
+
+class Listed:
+    """A class with words."""
+
+    one: int
+    first = 1.0
+
+
+def lists_names(x: Tensor) -> Tensor:
+    return x * len(dir(Listed))
+
+
+def reads_words_of_a_class(x: Tensor) -> Tensor:
+    return x * len(Listed.__doc__ or "")
+
+
+def reads_annotations_of_a_class(x: Tensor) -> Tensor:
+    return x * len(Listed.__annotations__)
+
+
+# -- values that are equal and not the same -------------------------------------------------------
+
+
+def divides(x: Tensor, by: float) -> Tensor:
+    return x * math.copysign(1.0, by)
+
+
+def lists_keys(x: Tensor, table: dict[str, Tensor]) -> Any:
+    return {**table, "x": x * 2}
+
+
+def adds_by_key(x: Tensor, table: dict[str, Tensor]) -> Tensor:
+    return x + table["a"] - table["b"]
+
+
+def takes_keywords(x: Tensor, **tables: Tensor) -> Tensor:
+    return adds_by_key(x, {"a": tables["a"], "b": tables["b"]})
+
+
+class Marked:
+    """An object whose own dict is looked at."""
+
+
+def asks_the_dict_of_an_object(x: Tensor, marked: Marked) -> Tensor:
+    return x * 2 if "flag" in marked.__dict__ else x * 3
+
+
+def takes_from_the_dict_of_an_object(x: Tensor, marked: Marked) -> Tensor:
+    return x * marked.__dict__.get("flag", 3.0)
+
+
+def counts_the_dict_of_an_object(x: Tensor, marked: Marked) -> Tensor:
+    return x * (1 + len(vars(marked)))
+
+
+def sets_and_asks(x: Tensor, marked: Marked) -> Tensor:
+    marked.set_here = True  # type: ignore[attr-defined]
+    return x * 2 if "set_here" in marked.__dict__ else x * 3
+
+
+def asks_a_function(x: Tensor) -> Tensor:
+    return x * 2 if hasattr(annotated, "flag") else x * 3
+
+
+def takes_from_a_function(x: Tensor) -> Tensor:
+    return x * getattr(annotated, "flag", 3.0)
+
+
+def tries_a_function(x: Tensor) -> Tensor:
+    try:
+        return x * annotated.flag  # type: ignore[attr-defined, no-any-return]
+    except AttributeError:
+        return x * 3
+
+
+def takes_from_the_dict_of_a_function(x: Tensor) -> Tensor:
+    return x * annotated.__dict__.get("flag", 3.0)

@@ -1,0 +1,145 @@
+"""What dynamo runs while it traces, and what it does not find: inputs of an entry that no guard covers."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.inputs import absent, executed
+from tests.inputs.capturing import captured
+
+X = torch.tensor([[1.0, 2.0, 3.0, 5.0]])
+Change = Callable[[pytest.MonkeyPatch], None]
+
+
+def put(owner: Any, name: str, value: Any) -> Change:
+    return lambda patch: patch.setattr(owner, name, value, raising=False)
+
+
+def code(function: Any, new: Callable[..., Any]) -> Change:
+    return lambda patch: patch.setattr(getattr(function, "__func__", function), "__code__", new.__code__)
+
+
+class Bare:
+    """A class without the other one's own class."""
+
+
+Bare.__module__, Bare.__qualname__ = executed.Weights.__module__, executed.Weights.__qualname__
+
+
+class OtherMeters(float):
+    def __mul__(self, other: Any) -> Any:
+        return other * 4.0
+
+
+def earth(cls: Any, value: object) -> Any:
+    return cls.EARTH
+
+
+CHANGES: dict[str, tuple[Any, Change]] = {
+    "_missing_": (executed.looks_a_planet_up, code(executed.Planet._missing_, earth)),
+    "__lt__": (executed.compares_planets, code(executed.Planet.__lt__, lambda self, other: True)),
+    "__format__": (executed.formats_a_planet, code(executed.Planet.__format__, lambda self, how: "x")),
+    "__bool__": (executed.asks_for_the_truth, code(executed.Planet.__bool__, lambda self: False)),
+    "a metaclass's __getitem__": (
+        executed.subscripts_a_class,
+        code(executed.Table.__getitem__, lambda cls, key: 5.0),
+    ),
+    "a global that it reads": (executed.subscripts_a_class, put(executed, "FACTOR", 3.0)),
+    "an attribute that it reads": (executed.subscripts_a_class, put(executed.Table, "offset", 0.75)),
+    "a metaclass": (executed.measures_a_class, put(executed, "Weights", Bare)),
+    "an operator of a number's class": (
+        executed.multiplies_meters,
+        code(executed.Meters.__mul__, lambda self, other: other * 4.0),
+    ),
+    "a global of an allowed function": (executed.calls_what_reads_globals, put(executed, "SCALE", 3.0)),
+    "a global that hides a builtin": (executed.rounds, put(executed, "round", lambda value: 100.0)),
+    "an attribute asked for by hasattr": (executed.asks_whether_there_is, put(absent, "SHIFT", True)),
+    "an attribute with a default": (executed.takes_what_there_is, put(absent, "FACTOR", 4.0)),
+    "an attribute that was tried": (executed.tries_what_there_is, put(absent, "GAIN", 7.0)),
+    "a builtin that was not there": (executed.looks_for_a_builtin, put(builtins, "scaled", 7.0)),
+    "annotations": (executed.reads_annotations, put(executed.annotated, "__annotations__", {"x": int})),
+    "a docstring": (executed.reads_words, put(executed.annotated, "__doc__", "More words.")),
+    "an attribute of a function": (executed.asks_a_function, put(executed.annotated, "flag", 4.0)),
+    "one with a default": (executed.takes_from_a_function, put(executed.annotated, "flag", 4.0)),
+    "one that was tried": (executed.tries_a_function, put(executed.annotated, "flag", 4.0)),
+    "one of its dict": (executed.takes_from_the_dict_of_a_function, put(executed.annotated, "flag", 4.0)),
+    "the names of a class": (executed.lists_names, put(executed.Listed, "second", 2.0)),
+    "the docstring of a class": (executed.reads_words_of_a_class, put(executed.Listed, "__doc__", "Words.")),
+    "annotations of a class": (
+        executed.reads_annotations_of_a_class,
+        put(executed.Listed, "__annotations__", {"one": "int", "two": "int"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_has_changed_before_the_first_call_is_not_served(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, apply = CHANGES[change]
+    one = captured(call, X)
+    assert one.verdict() == ""
+    apply(monkeypatch)
+    assert one.verdict() != ""
+
+
+def test_a_table_that_such_code_reads_counts_with_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may fill up while a process runs, which is no change; an edit is one."""
+    one = captured(executed.subscripts_a_class, X)
+    monkeypatch.setitem(executed.Table.values, "three", 3.0)
+    assert one.verdict() == ""
+    records = [record for record in one.records if record[0] == "file"]
+    assert [module for _, module, _ in records] == [executed.__name__]
+
+
+def test_a_zero_has_a_sign() -> None:
+    asked = captured(executed.divides, X, 0.0)
+    assert asked.verdict() == ""
+    asked.frame_locals["by"] = -0.0
+    assert asked.verdict() == "refused by a guard"
+
+
+@pytest.mark.parametrize(
+    ("call", "served"), [(executed.lists_keys, False), (executed.adds_by_key, True)], ids=["seen", "not seen"]
+)
+def test_the_order_of_a_dict(call: Any, served: bool) -> None:
+    """It counts where it can be seen in what is returned."""
+    one = captured(call, X, {"a": X, "b": X + 1})
+    assert one.verdict() == ""
+    one.frame_locals["table"] = {"b": X + 1, "a": X}
+    assert (one.verdict() == "") is served
+
+
+def test_the_order_of_keywords_does_not_count() -> None:
+    """Where a model hands its keywords on, callers write them in any order."""
+    one = captured(executed.takes_keywords, X, a=X, b=X + 1)
+    assert one.verdict() == ""
+    one.frame_locals["tables"] = {"b": X + 1, "a": X}
+    assert one.verdict() == ""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        executed.asks_the_dict_of_an_object,
+        executed.takes_from_the_dict_of_an_object,
+        executed.counts_the_dict_of_an_object,
+    ],
+)
+def test_what_an_object_does_not_have_may_come(call: Any) -> None:
+    marked = executed.Marked()
+    one = captured(call, X, marked)
+    assert one.verdict() == ""
+    marked.flag = 2.0  # type: ignore[attr-defined]
+    assert one.verdict() == "refused by a guard"
+
+
+def test_what_the_trace_sets_itself_is_no_matter() -> None:
+    one = captured(executed.sets_and_asks, X, executed.Marked())
+    one.frame_locals["marked"] = executed.Marked()
+    assert one.verdict() == ""
