@@ -6,6 +6,7 @@ They splice text in, so that all other lines stay as they are, numbers included,
 from __future__ import annotations
 
 import ast
+import builtins
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,6 +101,7 @@ def _edits(source: Source, definition: Definition) -> Iterator[Edit]:
             yield from _statements(source, inner.body)
         if isinstance(inner, ast.FunctionDef):
             yield from _function(source, inner)
+            yield from _builtins(source, inner)
         if isinstance(inner, ast.ClassDef):
             yield from _class(source, inner)
 
@@ -313,6 +315,16 @@ def _function(source: Source, node: ast.FunctionDef) -> Iterator[Edit]:
     if name and isinstance(node.body[-1], ast.Return):
         text = source.inserted_above(node.body[-1].lineno, f"{' ' * node.body[-1].col_offset}x = x * 1.5\n")
         yield "a statement", f"{words} `x = x * 1.5` before its end", text, False
+
+
+def _builtins(source: Source, node: ast.FunctionDef) -> Iterator[Edit]:
+    """A module may come to have a function of its own by the name of a builtin."""
+    called = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    for function in called:
+        if isinstance(function, ast.Name) and function.id in vars(builtins):
+            name = function.id
+            text = f"{source.text}\n\ndef {name}(*args, **kwargs):\n    return 3\n"
+            yield "a builtin", f"the module has a {name} of its own", text, False
 
 
 def _decorators(source: Source, node: ast.FunctionDef | ast.ClassDef) -> Iterator[Edit]:
