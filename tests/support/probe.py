@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import sys
@@ -198,57 +197,3 @@ def forbid_side_effects() -> list[str]:
 
     sys.addaudithook(hook)
     return done
-
-
-class Change:
-    """One change to a call, made by a snippet and taken back afterwards."""
-
-    def __init__(self, stack: contextlib.ExitStack) -> None:
-        self.undo = stack.callback
-        self.within = stack.enter_context
-
-    def patch(self, owner: Any, name: str, value: object) -> None:
-        missing = object()
-        before = vars(owner).get(name, missing)
-        setattr(owner, name, value)
-        self.undo(lambda: delattr(owner, name) if before is missing else setattr(owner, name, before))
-
-
-def try_changes(
-    name: str, snippets: dict[str, str], namespace: dict[str, Any], setup: str, call: str, eager: str
-) -> dict[str, Any]:
-    """For each snippet: was the call served before, with and after the change, and did it do as eager does.
-
-    setup: fills a namespace anew; call and eager: expressions in it. The namespace of a snippet also
-    has `patch(owner, name, value)`, `undo(callable)` and `within(context)`.
-    """
-    return {label: _try(name, snippet, namespace, setup, call, eager) for label, snippet in snippets.items()}
-
-
-def _try(
-    name: str, snippet: str, namespace: dict[str, Any], setup: str, call: str, eager: str
-) -> dict[str, Any]:
-    def fresh() -> dict[str, Any]:
-        space = {"probe": sys.modules[__name__], **namespace}
-        exec(setup, space)
-        return space
-
-    space = fresh()
-    plain = served(name, lambda: eval(call, space))
-    with contextlib.ExitStack() as stack:
-        change = Change(stack)
-        space.update(patch=change.patch, undo=change.undo, within=change.within)
-        exec(snippet, space)
-        before = hits(name)
-        got = attempt(lambda: eval(call, space))
-        changed = hits(name) > before
-        expected = attempt(lambda: eval(eager, space))
-    other = fresh()
-    again = served(name, lambda: eval(call, other))
-    return {
-        "plain": plain,
-        "changed": changed,
-        "again": again,
-        "got": described(got),
-        "expected": described(expected),
-    }
