@@ -73,23 +73,37 @@ class Site:
         result = json.loads(lines[-1].removeprefix(MARK)) if lines else None
         return Finished(process.returncode, result, process.stdout, process.stderr)
 
-    def play(
+    def play(self, scenario: str, *, environment: dict[str, str] | None = None, **arguments: Any) -> Any:
+        """What a scenario answers, which is a function of tests/scenarios: "module.function"."""
+        return self.process(scenario, environment=environment, **arguments).result
+
+    def play_all(self, module: str, *scenarios: str, environment: dict[str, str] | None = None) -> Any:
+        """What each of these scenarios of a module answers: all in one process, in this order."""
+        code = f"import probe; probe.play_all({module!r}, {scenarios!r})"
+        return self.run(code, **_with_scenarios(self, environment)).result
+
+    def process(
         self,
         scenario: str,
         *,
+        ok: bool = True,
+        cwd: Path | None = None,
         environment: dict[str, str] | None = None,
         **arguments: Any,
-    ) -> Any:
-        """What a scenario answers, which is a function of tests/scenarios: "module.function"."""
+    ) -> Finished:
+        """The process that a scenario was played in, for those that fail or print something."""
         module, _, function = scenario.rpartition(".")
-        places = [str(self.directory), str(TESTS / "support"), str(TESTS / "scenarios")]
         code = f"import probe; probe.play({module!r}, {function!r})"
-        env = {"PYTHONPATH": os.pathsep.join(places), **(environment or {})}
-        return self.run(code, stdin=arguments, **env).result
+        return self.run(code, ok=ok, cwd=cwd, stdin=arguments, **_with_scenarios(self, environment))
 
     def copy(self, destination: Path) -> Site:
         shutil.copytree(self.directory, destination)
         return Site(destination)
+
+
+def _with_scenarios(site: Site, environment: dict[str, str] | None) -> dict[str, str]:
+    places = [str(site.directory), str(TESTS / "support"), str(TESTS / "scenarios")]
+    return {"PYTHONPATH": os.pathsep.join(places), **(environment or {})}
 
 
 def build(project: Path, sources: Path, work: Path, report: Callable[[str], None] = print) -> Site:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,42 +22,7 @@ sys.path[:0] = [str(ROOT), str(HERE)]
 from gallery.cases import CASES  # noqa: E402
 
 from hatch_precompile.errors import BuildError  # noqa: E402
-from tests.conftest import Site, build_entrypoints  # noqa: E402
-
-CHILD = """
-import importlib, json, sys, time
-name, size, target = sys.argv[1:]
-import torch
-importlib.import_module(target)
-start = time.perf_counter()
-import gallery
-install_s = time.perf_counter() - start
-made = importlib.import_module(f"gallery.{size}")
-torch.manual_seed(0)
-model = getattr(made, name)().eval()
-samples = list(getattr(made, f"{name}_samples")())
-def served():
-    entrypoint = gallery._precompiled.status()["entrypoints"].get(name, {})
-    return entrypoint.get("hits", 0), entrypoint.get("misses", 0)
-before = served()  # making the samples may have called the model
-with torch.no_grad():
-    start = time.perf_counter()
-    outputs = [model(**samples[0])]
-    first_s = time.perf_counter() - start
-    outputs += [model(**sample) for sample in samples[1:]]
-    after = served()
-    eager = [probe.eager(model)(**sample) for sample in getattr(made, f"{name}_samples")()]
-differ = 0.0
-for ours, theirs in zip(outputs, eager):
-    for a, b in zip(ours.to_tuple(), theirs.to_tuple()):
-        if isinstance(a, torch.Tensor):
-            differ = max(differ, float((a - b).abs().max()))
-print(json.dumps({
-    "install_ms": install_s * 1e3, "first_s": first_s, "samples": len(samples), "largest_difference": differ,
-    "hits": after[0] - before[0], "misses": after[1] - before[1],
-    "imported": [m for m in ("torch._dynamo", "torch._inductor.compile_fx") if m in sys.modules],
-}))
-"""
+from tests.conftest import build_entrypoints  # noqa: E402
 
 COLUMNS = {
     "frames": "frames",
@@ -86,8 +49,8 @@ def main() -> int:
         print(f"{name}: building", flush=True)
         try:
             results[name] = _measure(name, options.size)
-        except (BuildError, subprocess.CalledProcessError) as error:
-            results[name] = {"error": getattr(error, "stderr", None) or str(error)}
+        except (BuildError, AssertionError) as error:  # of the build, or of a process that calls the model
+            results[name] = {"error": str(error)}
         print(f"{name}: {results[name]}", flush=True)
         (options.out / "conformance.json").write_text(json.dumps({"models": results}, indent=1) + "\n")
         (options.out / "conformance.md").write_text(_table(results))
@@ -107,9 +70,10 @@ def _measure(name: str, size: str) -> dict[str, Any]:
         start = time.monotonic()
         site = build_entrypoints("gallery", [table], HERE, Path(folder) / "work")
         build_s = time.monotonic() - start
-        arguments = [name, size, case.target.partition(":")[0]]
-        eager = _call(site, arguments, HATCH_PRECOMPILE="off")
-        ours = _call(site, arguments)
+        arguments = {"name": name, "size": size, "target": case.target.partition(":")[0]}
+        scenario = "conformance.timed_calls"
+        eager = site.play(scenario, environment={"HATCH_PRECOMPILE": "off"}, **arguments)
+        ours = site.play(scenario, **arguments)
         manifest = json.loads((site.directory / "gallery/_precompiled/bundle/manifest.json").read_text())
     entries = [entry for frame in manifest["frames"] for entry in frame["entries"]]
     wrapped = sum("wrapping" in graph for graph in manifest["graphs"])
@@ -130,19 +94,6 @@ def _measure(name: str, size: str) -> dict[str, Any]:
         "imported": [module for module in ours["imported"] if module not in eager["imported"]],
         "hit": ours["hits"] == ours["samples"] and ours["misses"] == 0,
     }
-
-
-def _call(site: Site, arguments: list[str], **environment: str) -> dict[str, Any]:
-    """In a fresh process that reaches no compiler."""
-    finished = subprocess.run(
-        [sys.executable, "-c", CHILD, *arguments],
-        env={"PYTHONPATH": str(site.directory), "PATH": os.devnull, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    result: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
-    return result
 
 
 def _table(results: dict[str, dict[str, Any]]) -> str:

@@ -10,6 +10,7 @@ import marshal
 import opcode
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -30,32 +31,12 @@ Stale = references.Stale
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    module = ModuleType("made_for_a_test")
+    spec = spec_from_file_location("made_for_a_test", Path(__file__).with_name("made_for_a_test.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    source = """
-import functools
-def plain(x): return x + 1
-def decorate(f):
-    @functools.wraps(f)
-    def wrapper(*args): return f(*args)
-    return wrapper
-@decorate
-def decorated(x): return x * 2
-class Thing:
-    table = {"a": [10, 20]}
-    def method(self): return 1
-    @staticmethod
-    def static(): return 2
-    @classmethod
-    def cls(cls): return 3
-    class Inner:
-        def method(self): return 4
-def outer():
-    def inner(): return 5
-    return inner
-"""
-    exec(compile(source, "made_for_a_test.py", "exec"), module.__dict__)
-    module.__file__ = "made_for_a_test.py"
+    spec.loader.exec_module(module)
     return module
 
 

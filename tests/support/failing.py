@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 ROWS = 300
+# How many lookups.
+SMALL, LARGE = 4, 20_000
 
 
 def lookups(w, emb, row, take, gather, scatter, add, put, target):

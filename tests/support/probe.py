@@ -1,66 +1,94 @@
 """What a fresh process needs to say what happened in it. Imports torch only where it must."""
 
-import contextlib
+from __future__ import annotations
+
 import importlib
 import json
 import sys
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any
 
 MARK = "::result::"
 
 
-def result(**values):
+def result(**values: Any) -> None:
     """Hand values to the test."""
-    print(f"\n{MARK}{json.dumps(values)}", flush=True)
+    _hand_over(values)
 
 
-def argument():
+def _hand_over(value: Any) -> None:
+    print(f"\n{MARK}{json.dumps(value)}", flush=True)
+
+
+def argument() -> Any:
     """What the test passed as `stdin`."""
     return json.load(sys.stdin)
 
 
-def play(module, function):
+def play(module: str, function: str) -> None:
     """Run a scenario of tests/scenarios with the keyword arguments of the test, and hand it the answer."""
-    answer = getattr(importlib.import_module(module), function)(**argument())
-    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
+    _hand_over(getattr(importlib.import_module(module), function)(**argument()))
 
 
-def loaded(*names):
+def play_all(module: str, functions: Sequence[str]) -> None:
+    """The same with several scenarios, one after another in this process."""
+    scenarios = importlib.import_module(module)
+    _hand_over({name: getattr(scenarios, name)() for name in functions})
+
+
+def loaded(*names: str) -> list[str]:
     """Which of these modules have been imported."""
     return [name for name in names if name in sys.modules]
 
 
-def compilers():
+def compilers() -> list[str]:
     return loaded("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "hatch_precompile")
 
 
-def status(name, package="zoo"):
+def status(name: str, package: str = "zoo") -> Any:
     return sys.modules[f"{package}._precompiled"].status()["entrypoints"][name]
 
 
-def hits(name, package="zoo"):
+def hits(name: str, package: str = "zoo") -> int:
     return status(name, package)["hits"]
 
 
-def served(name, call, package="zoo"):
+def misses(name: str, package: str = "zoo") -> int:
+    return status(name, package)["misses"]
+
+
+def served(name: str, call: Callable[[], object], package: str = "zoo") -> bool:
     """Whether an entry took this call."""
     before = hits(name, package)
     call()
     return hits(name, package) > before
 
 
-def outcome(call):
+class Backend:
+    """A backend of torch.compile that counts what it is asked to compile, and leaves it as it is."""
+
+    def __init__(self) -> None:
+        self.compiled = 0
+
+    def __call__(self, graph: Any, inputs: object) -> Any:
+        self.compiled += 1
+        return graph.forward
+
+
+def outcome(call: Callable[[], Any]) -> Any:
     """A call's tensor, or the error it raises, as something to compare."""
     return described(attempt(call))
 
 
-def _original(code):
+def _original(code: CodeType) -> CodeType:
     """The code behind a prologue, of whatever wheel."""
     while code.co_consts[-2:-1] == ("__precompiled_original__",):
         code = code.co_consts[-1]
     return code
 
 
-def activated(function):
+def activated(function: Any) -> bool:
     """Whether a function has a prologue that asks for compiled code."""
     code = getattr(function, "__func__", function).__code__
     return _original(code) is not code
@@ -69,16 +97,16 @@ def activated(function):
 class _Eager:
     """A function or a module, called as if no wheel were installed: not while other threads call it."""
 
-    def __init__(self, call):
+    def __init__(self, call: Any) -> None:
         self._call = call
         function = type(call).forward if hasattr(type(call), "forward") else call
-        self._functions = []
+        self._functions: list[Any] = []
         while function is not None:
             function = getattr(function, "__func__", function)
             self._functions.append(function)
             function = vars(function).get("__wrapped__")
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         codes = [function.__code__ for function in self._functions]
         for function in self._functions:
             function.__code__ = _original(function.__code__)
@@ -89,12 +117,12 @@ class _Eager:
                 function.__code__ = code
 
 
-def eager(call):
+def eager(call: Any) -> Any:
     """A function or a module as it is without compiled code."""
     return vars(call).get("eager_twin") or _Eager(call)
 
 
-def replica(module):
+def replica(module: Any) -> Any:
     """A copy as torch.nn.parallel.replicate makes one for each GPU: its parameters are plain attributes."""
     copy = module._replicate_for_data_parallel()
     copy._former_parameters = {}
@@ -111,7 +139,8 @@ def replica(module):
     return copy
 
 
-def attempt(call):
+def attempt(call: Callable[[], Any]) -> Any:
+    """What a call returns, or the error it raises."""
     import torch
 
     torch.manual_seed(0)
@@ -121,7 +150,8 @@ def attempt(call):
         return error
 
 
-def described(value):
+def described(value: Any) -> Any:
+    """A tensor or an error as data."""
     import torch
 
     if isinstance(value, Exception):
@@ -131,11 +161,11 @@ def described(value):
     return facts if plain.device.type == "meta" else [*facts, plain.tolist()]
 
 
-def forbid_side_effects():
+def forbid_side_effects() -> list[str]:
     """From here on, starting a process, writing a file or opening a connection is remembered and refused."""
     import os
 
-    done = []
+    done: list[str] = []
     processes = (
         "subprocess.Popen",
         "os.system",
@@ -157,7 +187,7 @@ def forbid_side_effects():
     )
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
-    def hook(event, args):
+    def hook(event: str, args: tuple[Any, ...]) -> None:
         writes = event == "open" and (
             set(args[1] or "") & set("wax+") or (isinstance(args[2], int) and args[2] & writing)
         )
@@ -167,53 +197,3 @@ def forbid_side_effects():
 
     sys.addaudithook(hook)
     return done
-
-
-class Change:
-    """One change to a call, made by a snippet and taken back afterwards."""
-
-    def __init__(self, stack):
-        self.undo = stack.callback
-        self.within = stack.enter_context
-
-    def patch(self, owner, name, value):
-        missing = object()
-        before = vars(owner).get(name, missing)
-        setattr(owner, name, value)
-        self.undo(lambda: delattr(owner, name) if before is missing else setattr(owner, name, before))
-
-
-def try_changes(name, snippets, namespace, setup, call, eager):
-    """For each snippet: was the call served before, with and after the change, and did it do as eager does.
-
-    setup: fills a namespace anew; call and eager: expressions in it. The namespace of a snippet also
-    has `patch(owner, name, value)`, `undo(callable)` and `within(context)`.
-    """
-    return {label: _try(name, snippet, namespace, setup, call, eager) for label, snippet in snippets.items()}
-
-
-def _try(name, snippet, namespace, setup, call, eager):
-    def fresh():
-        space = {"probe": sys.modules[__name__], **namespace}
-        exec(setup, space)
-        return space
-
-    space = fresh()
-    plain = served(name, lambda: eval(call, space))
-    with contextlib.ExitStack() as stack:
-        change = Change(stack)
-        space.update(patch=change.patch, undo=change.undo, within=change.within)
-        exec(snippet, space)
-        before = hits(name)
-        got = attempt(lambda: eval(call, space))
-        changed = hits(name) > before
-        expected = attempt(lambda: eval(eager, space))
-    other = fresh()
-    again = served(name, lambda: eval(call, other))
-    return {
-        "plain": plain,
-        "changed": changed,
-        "again": again,
-        "got": described(got),
-        "expected": described(expected),
-    }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Rows: too few for two threads, and enough.
+FEW, MANY = 30, 4000
+
 
 def several(x):
     """Loops of several lengths, of which some go together into one kernel."""

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from tests.conftest import Site
-
-START = """
-import functools, inspect, io, pickle, sys, torch
-import probe, lab
-from lab import core
-torch.set_grad_enabled(False)
-x = torch.arange(4.)
-"""
+if TYPE_CHECKING:
+    from tests.conftest import Site
 
 
 class TestLooks:
@@ -52,19 +45,13 @@ class TestLooks:
         "wrapped by functools": "sorted(vars(functools.wraps(core.scaled)(lambda: 0)))",
     }
 
-    @staticmethod
-    def answers(lab: Site, **environment: str) -> dict[str, object]:
-        code = START + (
-            "call = [core.scaled(x), core.Base()(x), core.keywords(x, 1.0, scale=3.0, more=2.0)]\n"
-            "probe.result(**{name: eval(text) for name, text in probe.argument().items()})"
-        )
-        result: dict[str, object] = lab.run(code, stdin=TestLooks.EXPRESSIONS, **environment).result
-        return result
-
     @pytest.fixture(scope="class")
     @classmethod
     def both(cls, lab: Site) -> tuple[dict[str, object], dict[str, object]]:
-        return cls.answers(lab), cls.answers(lab, HATCH_PRECOMPILE="off")
+        scenario = "identity.answers_of_expressions"
+        ours = lab.play(scenario, expressions=cls.EXPRESSIONS)
+        off = {"HATCH_PRECOMPILE": "off"}
+        return ours, lab.play(scenario, environment=off, expressions=cls.EXPRESSIONS)
 
     @pytest.mark.parametrize("name", EXPRESSIONS)
     def test_the_same(self, both: tuple[dict[str, object], dict[str, object]], name: str) -> None:
@@ -73,78 +60,36 @@ class TestLooks:
 
 
 class TestServed:
-    CALLS: ClassVar = {
-        "scaled": "core.scaled(x)",
-        "shifted": "core.shifted(x)",
-        "decorated": "core.decorated(x)",
-        "keywords": "core.keywords(x, 1.0, scale=3.0, more=2.0)",
-        "base": "core.Base()(x)",
-        "derived": "core.Derived()(x)",
-        "static": "core.Tools.static(x)",
-        "of_class": "core.Tools.of_class(x)",
-        "method": "core.Inheriting().method(x)",
-        "down": "core.down(x, 2)",
-        "table": "core.Table()(torch.tensor([[1, 2, 3]]))",
-        "strict": "core.Strict()(x)",
-        "jitted": "core.Jitted()(x)",
-        "lazily": "lab.lazily(x)",
-        "broken": "core.broken(x)",
-        "of a forward": "core.Base().forward(x)",
-    }
-
     @pytest.fixture(scope="class")
     @classmethod
-    def served(cls, lab: Site) -> dict[str, list[bool]]:
-        code = (
-            START
-            + """
-outcomes = {}
-for name, call in probe.argument().items():
-    entrypoint = name if "of a" not in name else "base"
-    hit = probe.served(entrypoint, lambda: eval(call), "lab")
-    outcomes[name] = [hit, probe.compilers()]
-probe.result(**outcomes)
-"""
-        )
-        result: dict[str, list[bool]] = lab.run(code, stdin=cls.CALLS).result
-        return result
+    def calls(cls, lab: Site) -> Any:
+        return lab.play("identity.calls_of_each_target")
 
-    @pytest.mark.parametrize("name", CALLS)
-    def test_its_call_is_served_without_a_compiler(self, served: dict[str, list[bool]], name: str) -> None:
-        assert served[name] == [True, []]
+    @pytest.mark.parametrize(
+        "target",
+        [
+            *("a function", "a function made in another", "a decorated function", "with keywords"),
+            *("a module", "a derived module", "forward itself", "a table"),
+            *("a static method", "a class method", "an inherited method"),
+            *("recursion", "a graph break", "exported lazily"),
+            *("a miss is an error", "a miss is compiled"),
+        ],
+    )
+    def test_its_call_is_served_without_a_compiler(self, calls: Any, target: str) -> None:
+        assert calls[target] == {"served": True, "imported": []}
 
     def test_asking_for_a_target_does_not_import_where_it_is_defined(self, lab: Site) -> None:
-        seen = lab.run(START + "probe.result(imported=probe.loaded('lab.later'))").result
-        assert seen == {"imported": []}
+        assert lab.play("identity.modules_imported_by_asking_for_targets") == []
 
     def test_a_functions_own_attribute_is_seen(self, lab: Site) -> None:
-        seen = lab.run(
-            START
-            + """
-before = core.scaled(x).tolist()
-core.scaled.scale = 7.0
-after = core.scaled(x).tolist()
-probe.result(before=before, after=after, hits=probe.hits("scaled", "lab"))
-"""
-        ).result
+        seen = lab.play("identity.a_functions_own_attribute")
         assert seen == {"before": [0, 2, 4, 6], "after": [0, 7, 14, 21], "hits": 1}
 
     def test_one_set_before_the_first_call_is_seen(self, lab: Site) -> None:
-        code = START + "core.scaled.scale = 7.0; probe.result(answer=core.scaled(x).tolist())"
-        assert lab.run(code).result == {"answer": [0, 7, 14, 21]}
+        assert lab.play("identity.an_attribute_set_before_the_first_call") == [0, 7, 14, 21]
 
 
 class TestUninstalled:
     def test_the_code_is_the_functions_own_again(self, lab: Site) -> None:
-        seen = lab.run(
-            START
-            + """
-core.scaled(x), core.broken(x)
-functions = core.scaled, core.keywords, core.Base.forward, core.Tools.of_class, core.talking
-active = [probe.activated(function) for function in functions]
-lab._precompiled.uninstall()
-left = [probe.activated(function) for function in functions]
-probe.result(active=active, left=left, answer=core.scaled(x).tolist())
-"""
-        ).result
-        assert seen == {"active": [True] * 5, "left": [False] * 5, "answer": [0, 2, 4, 6]}
+        seen = lab.play("identity.uninstalled_after_calls")
+        assert seen == {"before": [True] * 5, "after": [False] * 5, "answer": [0, 2, 4, 6]}

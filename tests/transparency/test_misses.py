@@ -2,145 +2,63 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import Site
-from tests.transparency.test_identity import START
-
-BACKEND = """
-ran = []
-def backend(graph, inputs):
-    def run(*args):
-        ran.append("theirs")
-        return graph.forward(*args)
-    return run
-"""
+if TYPE_CHECKING:
+    from tests.conftest import Site
 
 
 class TestOthersCode:
     @pytest.mark.parametrize("compiled", ["inner", "outer"])
     def test_a_miss_runs_nothing_that_somebody_else_compiled(self, lab: Site, compiled: str) -> None:
-        seen = lab.run(f"""
-{START}{BACKEND}
-theirs = torch.compile(core.{compiled}, backend=backend)
-theirs(torch.ones(9))
-ran.clear()
-answer = core.outer(torch.ones(9))
-probe.result(ran=ran, right=torch.equal(answer, torch.sin(torch.ones(9)) * 2))
-""").result
-        assert seen == {"ran": [], "right": True}
+        seen = lab.play("misses.a_miss_of_what_somebody_else_compiled", compiled=compiled)
+        assert seen == {"ran": 0, "right": True}
 
     def test_what_they_compiled_still_runs_for_them(self, lab: Site) -> None:
-        seen = lab.run(f"""
-{START}{BACKEND}
-theirs = torch.compile(core.outer, backend=backend)
-theirs(torch.ones(9)), theirs(torch.ones(9)), theirs(x)
-probe.result(ran=ran, hits=probe.hits("outer", "lab"))
-""").result
-        assert seen == {"ran": ["theirs", "theirs"], "hits": 1}
+        assert lab.play("misses.their_own_calls_of_what_they_compiled") == {"ran": 2, "hits": 1}
 
 
 class TestTheStack:
     def test_recursion_is_as_deep_as_without(self, lab: Site) -> None:
-        seen = lab.run(
-            START
-            + """
-sys.setrecursionlimit(200_000)
-depth = 50_000
-answer = core.down(torch.zeros(1), depth)
-probe.result(answer=answer.item(), misses=probe.status("down", "lab")["misses"] > depth)
-"""
-        ).result
-        assert seen == {"answer": 50_000, "misses": True}
+        seen = lab.play("misses.deep_recursion", depth=50_000)
+        assert seen["answer"] == 50_000
+        assert seen["misses"] > 50_000
 
     def test_an_ordinary_limit_is_met_where_it_is_without(self, lab: Site) -> None:
-        code = (
-            START
-            + """
-def deepest():
-    low, high = 1, 1000
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            core.down(torch.zeros(1), middle)
-            low = middle
-        except RecursionError:
-            high = middle
-    return low
-probe.result(depth=deepest())
-"""
-        )
-        ours, without = lab.run(code).result, lab.run(code, HATCH_PRECOMPILE="off").result
-        assert without["depth"] - ours["depth"] <= 12
+        ours = lab.play("misses.deepest_recursion")
+        without = lab.play("misses.deepest_recursion", environment={"HATCH_PRECOMPILE": "off"})
+        assert without - ours <= 12
 
     def test_an_error_has_the_same_lines_in_its_traceback(self, lab: Site) -> None:
-        code = (
-            START
-            + """
-import traceback
-try:
-    core.keywords(x, "not a number")
-except Exception as error:
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    lines = [(frame.name, frame.lineno, frame.line) for frame in frames]
-    probe.result(lines=lines, error=repr(error), context=repr(error.__context__))
-"""
-        )
-        assert lab.run(code).result == lab.run(code, HATCH_PRECOMPILE="off").result
+        ours = lab.play("misses.traceback_of_an_error")
+        without = lab.play("misses.traceback_of_an_error", environment={"HATCH_PRECOMPILE": "off"})
+        assert ours == without
 
 
 class TestPolicies:
     def test_on_miss_error_with_cells(self, lab: Site) -> None:
-        finished = lab.run(START + "core.Strict()(x); core.Strict()(torch.ones(5))", ok=False)
+        finished = lab.process("misses.a_miss_that_is_an_error", ok=False)
         assert "PrecompileError: lab: no entry of strict fits this call: x has size 5" in finished.stderr
 
     def test_on_miss_compile_with_super(self, lab: Site) -> None:
-        seen = lab.run(f"""
-{START}{BACKEND}
-import functools
-torch.compile = functools.partial(torch.compile, backend=backend)
-model = core.Jitted()
-model(x), model(torch.ones(5)), model(torch.ones(5))
-probe.result(ran=ran, hits=probe.hits("jitted", "lab"))
-""").result
-        assert seen == {"ran": ["theirs", "theirs"], "hits": 1}
+        assert lab.play("misses.misses_that_are_compiled") == {"ran": 2, "hits": 1}
 
 
 class TestToldToKeepOut:
-    CASES: ClassVar = {
-        "disable": "torch.compiler.disable(core.scaled)(x)",
-        "disable of a module": "torch.compiler.disable(core.Base())(x)",
-        "disable around it": "torch.compiler.disable(lambda: core.scaled(x))()",
-        "stance": "torch.compiler.set_stance('force_eager')(core.scaled)(x)",
-        "config": "import torch._dynamo.config as config; config.disable = True; core.scaled(x)",
-    }
-
-    @pytest.mark.parametrize("case", CASES)
-    def test_nothing_is_served(self, lab: Site, case: str) -> None:
-        seen = lab.run(f"""
-{START}
-{self.CASES[case]}
-probe.result(hits=[probe.hits(name, "lab") for name in ("scaled", "base")])
-""").result
-        assert seen == {"hits": [0, 0]}
+    @pytest.mark.parametrize(
+        "way", ["disable", "disable of a module", "disable around it", "stance", "config"]
+    )
+    def test_nothing_is_served(self, lab: Site, way: str) -> None:
+        assert lab.play("misses.told_to_keep_out", way=way) == [0, 0]
 
     @pytest.mark.parametrize("variable", ["TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"])
     def test_the_environment_says_so(self, lab: Site, variable: str) -> None:
-        code = START + "core.scaled(x); probe.result(**lab._precompiled.status())"
-        seen = lab.run(code, **{variable: "1"}).result
-        assert (seen["installed"], seen["reason"]) == (False, f"{variable}=1")
+        status = lab.play("misses.status_after_a_call", environment={variable: "1"})
+        assert (status["installed"], status["reason"]) == (False, f"{variable}=1")
 
     def test_torchs_own_functions_that_keep_themselves_out_call_back_into_compiled_code(
         self, lab: Site
     ) -> None:
-        seen = lab.run(
-            START
-            + """
-with torch.no_grad():
-    torch._disable_dynamo(core.scaled)(x)
-probe.result(hits=probe.hits("scaled", "lab"))
-"""
-        ).result
-        assert seen == {"hits": 1}
+        assert lab.play("misses.hits_in_a_function_of_torch_that_keeps_itself_out") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,41 +11,7 @@ from click.testing import CliRunner, Result
 
 from hatch_precompile.cli import main
 
-BACKEND = """
-import json, os, sys, zipfile
-
-MANIFEST = {"format": 1, "entrypoints": [{"name": "tint", "target": "kiosk:tint", "samples": 2}]}
-
-def tell(**event):
-    with open(os.environ["HATCH_PRECOMPILE_EVENTS"], "a") as file:
-        file.write(json.dumps(event) + "\\n")
-
-def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    print("tint: sample 1")
-    about = {"entrypoint": "tint", "entrypoints": 1}
-    tell(step="start", phase="capture", **about)
-    if os.path.exists("fail"):
-        tell(step="failed", text="entrypoint tint: no such word")
-        sys.exit("precompile: entrypoint tint: no such word")
-    if os.path.exists("crash"):
-        raise LookupError("a bug")
-    tell(step="graph", phase="capture", graph=0, variants=1, **about)
-    tell(step="end", phase="capture", entries=2, seconds=3.5, **about)
-    tell(step="sample-end", phase="verify", difference=2e-7, **about)
-    tell(step="sample-end", phase="verify", difference=1e-7, **about)
-    tell(step="end", phase="verify", seconds=1.5, **about)
-    tell(step="failed", entrypoint="other", text="WARNING: entrypoint other is left out")
-    name = "kiosk-1.0-py3-none-any.whl"
-    if os.path.exists("report"):
-        with open(os.path.join(wheel_directory, "kiosk-1.0-py3-none-any.report.html"), "w") as file:
-            file.write("<p>what was compiled</p>")
-    with zipfile.ZipFile(os.path.join(wheel_directory, name), "w") as wheel:
-        wheel.writestr("kiosk-1.0.dist-info/METADATA", "Name: kiosk\\nVersion: 1.0\\n")
-        if not os.path.exists("plain"):
-            wheel.writestr("kiosk/_precompiled/bundle/manifest.json", json.dumps(MANIFEST))
-            wheel.writestr("kiosk/_precompiled/bundle/tint/graphs/0-native.so", "x" * 1500)
-    return name
-"""
+BACKEND = Path(__file__).parent / "building" / "backend.py"
 PYPROJECT = """
 [build-system]
 requires = []
@@ -56,7 +23,7 @@ backend-path = ["."]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "backend.py").write_text(BACKEND)
+    shutil.copy(BACKEND, tmp_path)
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     return tmp_path
 

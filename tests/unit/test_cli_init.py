@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 from hatch_precompile.cli import main
 from hatch_precompile.config import load
 
+PACKAGE = Path(__file__).parent / "init" / "textmodel"
 HATCH = """
 [build-system]
 requires = ["hatchling"]
@@ -30,58 +32,14 @@ SETUPTOOLS = HATCH.replace('["hatchling"]', '["setuptools"]').replace(
     "hatchling.build", "setuptools.build_meta"
 )
 
-LAYERS = """
-import torch.nn as nn
-from torch.nn import Module as Base
-
-class Block(nn.Module):
-    def forward(self, x):
-        return x
-
-class Bare(Base):
-    '''No forward of its own.'''
-
-class Stack(nn.Sequential):
-    pass
-"""
-MODEL = """
-import torch
-from . import layers
-from .layers import Bare, Block
-
-class Encoder(Bare):
-    def __init__(self, width: int, *, depth, dropout=0.1):
-        super().__init__()
-        self.block = Block()
-
-    def forward(self, input_ids: torch.Tensor, mask: "torch.Tensor | None" = None, *rest):
-        return input_ids
-
-class Decoder(torch.nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.stack = layers.Stack()
-
-    def forward(self, x):
-        return x
-
-class Tokenizer:
-    def forward(self, text):
-        return text
-
-def small(width=8):
-    return Decoder(width)
-"""
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     package = tmp_path / "src" / "textmodel"
-    (package / "tests").mkdir(parents=True)
-    (package / "__init__.py").write_text("from .model import Encoder\n")
-    (package / "layers.py").write_text(LAYERS)
-    (package / "model.py").write_text(MODEL)
-    (package / "tests" / "test_it.py").write_text(LAYERS.replace("Block", "OfATest"))
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "tests").mkdir()
+    of_a_test = (package / "layers.py").read_text().replace("Block", "OfATest")
+    (package / "tests" / "test_it.py").write_text(of_a_test)
     (tmp_path / "pyproject.toml").write_text(HATCH)
     return tmp_path
 
@@ -114,7 +72,7 @@ class TestFinding:
         assert encoder["forward"] == ["input_ids", "mask=None", "*rest"]
         assert encoder["instance"] == "textmodel.model:make_encoder"
         assert encoder["to_write"] == ["instance", "samples"]
-        assert encoder["source"] == "src/textmodel/model.py:6"
+        assert encoder["source"] == "src/textmodel/model.py:9"
         # A function of the project makes one.
         assert (decoder["instance"], decoder["to_write"]) == ("textmodel.model:small", ["samples"])
 
@@ -156,12 +114,12 @@ class TestTable:
 [tool.hatch.build.hooks.precompile]
 
 [[tool.hatch.build.hooks.precompile.entrypoints]]
-target = "textmodel.model:Encoder"  # src/textmodel/model.py:6
+target = "textmodel.model:Encoder"  # src/textmodel/model.py:9
 instance = "textmodel.model:make_encoder"  # to write: Encoder() needs width, depth
 samples = "textmodel.samples:encoder"  # to write: inputs for forward(input_ids, mask=None, *rest)
 
 [[tool.hatch.build.hooks.precompile.entrypoints]]
-target = "textmodel.model:Decoder"  # src/textmodel/model.py:14
+target = "textmodel.model:Decoder"  # src/textmodel/model.py:18
 instance = "textmodel.model:small"  # Decoder() needs width
 samples = "textmodel.samples:decoder"  # to write: inputs for forward(x)
 

@@ -14,45 +14,16 @@ from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.events import VARIABLE, Event, emit, emit_failure, read_events, received
 from hatch_precompile.processes import run_module
 
-CHILD = """
-import os, subprocess, sys
-from hatch_precompile.events import Event, send
-from hatch_precompile.processes import connect_to_parent
-
-def event(number):
-    return Event(step="sample", text="half a line: ½ \\udc80", sample=number, samples=7)
-
-connect_to_parent()
-sys.stdout.write("  50%|#####     ")   # a progress bar, without its end
-send(event(1))
-sys.stdout.write("\\r100%|##########")
-sys.stdout.flush()
-send(event(2))
-os.write(1, b"\\n")
-print('::{"step": "sample"}')
-print('{"step": "sample"}')
-subprocess.run([sys.executable, "-c", "import os; print(os.listdir('/proc/self/fd'))"], close_fds=False)
-if os.fork() == 0:
-    try:
-        send(event(6))
-    except RuntimeError as error:
-        print(error, flush=True)
-    os._exit(0)
-os.wait()
-os.close(1)
-os.close(2)
-send(event(3))
-"""
+FOLDER = Path(__file__).parent / "events"
 
 
-def test_what_the_author_prints_loses_no_event(tmp_path: Path) -> None:
-    (tmp_path / "progress.py").write_text(CHILD.replace("\\\\", "\\"))
+def test_what_the_author_prints_loses_no_event() -> None:
     lines: list[str] = []
     events: list[Event] = []
     finished = run_module(
         "progress",
         [],
-        paths=[tmp_path],
+        paths=[FOLDER],
         environment={},
         inherit=True,
         quiet_limit=60,

@@ -14,35 +14,8 @@ import pytest
 
 from hatch_precompile.processes import Finished, in_parallel, leave_reason, reason_left, run_module
 
-# A child as the build has them, and a child of its own, as a compiler is one. `MARK` is in all their
-# command lines, and it says when both are there.
-CHILD = """
-import subprocess, sys, time
-from hatch_precompile.processes import connect_to_parent, tell
-connect_to_parent()
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", sys.argv[1]])
-tell("started")
-time.sleep(60)
-"""
-BUILD = """
-import sys
-from pathlib import Path
-from hatch_precompile.processes import in_parallel, run_module, stopping_children
-
-def say(line):  # two threads: a line is one piece of writing
-    sys.stdout.write(f"{line}\\n")
-    sys.stdout.flush()
-
-def one(number):
-    return run_module("lingering", [sys.argv[1]], paths=[Path(sys.argv[2])], environment={},
-        inherit=True, quiet_limit=60, on_line=print, on_message=say)
-
-try:
-    with stopping_children():
-        in_parallel(one, [1, 2], 2)
-finally:
-    print("cleaned up", flush=True)
-"""
+# A build whose children last; a mark is in the command lines of all.
+FOLDER = Path(__file__).parent / "processes"
 
 
 def processes_with(mark: str) -> list[int]:
@@ -68,11 +41,10 @@ def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_no_child_outlives_a_build_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
-    (tmp_path / "lingering.py").write_text(CHILD)
     mark = f"mark-of-{tmp_path.name}-{os.getpid()}"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     front = subprocess.Popen(
-        [sys.executable, "-c", BUILD, mark, str(tmp_path)],
+        [sys.executable, FOLDER / "build.py", mark, FOLDER],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

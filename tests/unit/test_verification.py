@@ -5,6 +5,7 @@ The package stands for one that was built: its runtime says that every call is a
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,66 +15,20 @@ from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event
 from hatch_precompile.verify.parent import SampleResult, run_samples
 
-RUNTIME = """
-from . import errors
-
-hits = 0
-
-def install(variant=None):
-    errors.mode = "on"
-
-def uninstall():
-    errors.mode = "off"
-
-def status():
-    entry = {"function": "it", "hits": hits}
-    return {"entrypoints": {"it": {"hits": hits, "skipped": [], "left_out": [], "by_entry": [entry]}}}
-"""
-# What compiled code does otherwise than eager code, a model asks for.
-ERRORS = """
-mode = "off"
-
-class PrecompileError(RuntimeError):
-    pass
-"""
-MODEL = """
-import os, sys
-import numpy as np
-import torch
-from misbehaving import _precompiled
-from misbehaving._precompiled.errors import PrecompileError
-
-calls = []
-
-def compiled():
-    return _precompiled.errors.mode == "on"
-
-def samples():
-    return [(torch.ones(2),), (torch.ones(3),)]
-
-def target(x):
-    if compiled():
-        _precompiled.hits += 1
-    calls.append(x)
-    return body(x)
-"""
+# Its model lacks what the tests add to it.
+MISBEHAVING = Path(__file__).parent / "verification" / "misbehaving"
 
 
 class Package:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.events: list[Event] = []
-        for path, text in (
-            ("__init__.py", ""),
-            ("_precompiled/__init__.py", RUNTIME),
-            ("_precompiled/errors.py", ERRORS),
-        ):
-            file = folder / "site" / "misbehaving" / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
+        package = folder / "site" / "misbehaving"
+        shutil.copytree(MISBEHAVING, package, ignore=shutil.ignore_patterns("__pycache__"))
 
     def results(self, model: str, timeout: float = 100) -> list[SampleResult]:
-        (self.folder / "site/misbehaving/model.py").write_text(MODEL + model)
+        text = (MISBEHAVING / "model.py").read_text()
+        (self.folder / "site/misbehaving/model.py").write_text(f"{text}\n\n{model}")
         return run_samples(
             Entrypoint(target="misbehaving.model:target", samples="misbehaving.model:samples", name="it"),
             "misbehaving",

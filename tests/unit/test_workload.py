@@ -17,109 +17,17 @@ from hatch_precompile.target.call import Sample, copied
 from hatch_precompile.target.finding import find_targets
 from hatch_precompile.target.samples import samples_of
 
-MODEL = """
-import torch
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, depth=0):
-        super().__init__()
-        self.below = Net(depth - 1) if depth else None
-
-    def forward(self, x, *, twice=False):
-        x.add_(1)  # what a sample holds was copied before
-        x = self.below(x) if self.below is not None else x
-        return x * 2 if twice else x
-
-class Special(Net):
-    pass
-
-class Plain:
-    def method(self, x):
-        return x + 1
-
-    @classmethod
-    def made(cls, x):
-        return x
-
-    @staticmethod
-    def loose(x):
-        return x
-
-class Heir(Plain):
-    pass
-
-def double(x):
-    return x * 2
-"""
-
-WORKLOADS = """
-import torch
-from used_model import Heir, Net, Plain, Special, double
-
-def net():
-    first, second = Net(2), Net()
-    first(torch.zeros(2))
-    second(torch.zeros(3), twice=True)
-    Special()(torch.zeros(4))
-    second.forward(torch.zeros(5))
-
-def methods():
-    one, heir = Plain(), Heir()
-    one.method(torch.zeros(1))
-    heir.method(torch.zeros(2))
-    Plain.made(torch.zeros(3))
-    Heir.made(torch.zeros(4))
-    heir.loose(torch.zeros(5))
-
-def function():
-    double(torch.zeros(1))
-    import used_later
-    used_later.again()
-
-def other_mode():
-    with torch.enable_grad():
-        double(torch.zeros(1))
-
-def both_modes():
-    other_mode()
-    double(torch.zeros(2))
-
-def nothing():
-    pass
-
-def failing():
-    double(torch.zeros(1))
-    raise LookupError("no data")
-
-def stubborn():
-    with torch.enable_grad():
-        x = torch.ones(1, requires_grad=True) * 2
-    double(x)
-
-NUMBER = 5
-"""
-
-LATER = """
-import torch
-from used_model import double
-
-def again():
-    double(torch.zeros(2))
-"""
+SOURCES = Path(__file__).parent / "workload"
 
 
 @pytest.fixture(autouse=True, scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder: Path = tmp_path_factory.mktemp("used")
-    for name, text in (("used_model", MODEL), ("used", WORKLOADS), ("used_later", LATER)):
-        (folder / f"{name}.py").write_text(text)
+def sources() -> Iterator[None]:
     patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(folder))
+    patch.syspath_prepend(str(SOURCES))
     yield
     patch.undo()
-    for name in ("used_model", "used", "used_later"):
-        sys.modules.pop(name, None)
+    for source in SOURCES.glob("*.py"):
+        sys.modules.pop(source.stem, None)
 
 
 def entrypoint(target: str, workload: str, **keys: Any) -> Entrypoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -42,22 +42,7 @@ def test_only_what_traced_it_is_left_out_and_the_warning_names_it(zoo_copy: Site
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
-    seen: Any = zoo_copy.run("""
-import warnings
-said = warnings.catch_warnings(record=True).__enter__()
-warnings.simplefilter("always")
-import torch, zoo, probe
-import zoo.functions, zoo.models, zoo.tools
-torch.set_grad_enabled(False)
-kind = getattr(zoo.models, "Mlp", None) or zoo.models.Perceptron
-model, x = kind().eval(), torch.randn(4, 8)
-same = all(torch.equal(model(x), probe.eager(model)(x)) for _ in range(2))
-zoo.models.Chatty()(torch.randn(6))
-zoo.functions.whiten(torch.randn(2, 3, 4, 5))
-hits = {name: probe.hits(name) for name in ("mlp", "chatty", "whiten")}
-said = [str(w.message) for w in said if "Precompile" in w.category.__name__]
-probe.result(same=same, said=said, hits=hits)
-""").result
+    seen = zoo_copy.play("unfit.calls_of_three_entrypoints")
     assert seen["same"]
     assert seen["hits"] == {"mlp": 0, "chatty": 1, "whiten": 1}
     (warning,) = seen["said"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,58 +14,11 @@ import pytest
 if TYPE_CHECKING:
     from tests.conftest import Finished, Site
 
-INPUTS = """
-import torch, zoo.models
-
-def model(**changes):
-    made = zoo.models.Mlp().eval()
-    for name, value in changes.items():
-        setattr(made, name, value)
-    return made
-
-def hit():
-    return model(), torch.randn(4, 8)
-
-def as_keywords():
-    return (model(),), {"x": torch.randn(4, 8)}
-
-def dtype():
-    return model(), torch.randn(4, 8, dtype=torch.float64)
-
-def rank():
-    return model(), torch.randn(8)
-
-def size():
-    return model(), torch.randn(17, 8)
-
-def static_size():
-    return model(), torch.randn(4, 9)
-
-def device():
-    return model(), torch.randn(4, 8, device="meta")
-
-def flag():
-    return model().train(), torch.randn(4, 8)
-
-def another_class():
-    return torch.nn.Linear(8, 8), torch.randn(4, 8)
-
-def attribute():
-    return model(scale=3.0), torch.randn(4, 8)
-
-def more_arguments():
-    return (model(), torch.randn(4, 8)), {"shift": torch.ones(8)}
-
-def strides():
-    return model(), torch.randn(8, 4).t()
-
-def nonsense():
-    return 5
-"""
+INPUTS = Path(__file__).parent / "command_line" / "inputs.py"
 
 
 def command(zoo: Site, folder: Path, *arguments: str, ok: bool = True) -> Finished:
-    (folder / "inputs.py").write_text(INPUTS)
+    shutil.copy(INPUTS, folder)
     code = f"from hatch_precompile.cli import main; main({list(arguments)!r})"
     return zoo.run(code, cwd=folder, ok=ok)
 

@@ -7,50 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 if TYPE_CHECKING:
     from tests.conftest import Site
 
-CALL = """
-import torch, zoo, probe
-import zoo.models
-torch.manual_seed(0)
-model = zoo.models.Mlp().eval()
-x = torch.randn(4, 8)
-with torch.no_grad():
-    answer = model(x)
-    torch.testing.assert_close(answer, probe.eager(model)(x))
-"""
-
 
 def test_a_call_hits_and_no_compiler_is_imported(zoo: Site) -> None:
-    seen = zoo.run(f"""
-{CALL}
-status = probe.status("mlp")
-probe.result(hits=status["hits"], misses=status["misses"], imported=probe.compilers())
-""").result
-    assert seen == {"hits": 1, "misses": 0, "imported": []}
+    seen = zoo.play("native.a_call")
+    assert (seen["hits"], seen["misses"], seen["imported"]) == (1, 0, [])
 
 
 def test_a_graph_break_is_followed_without_a_compiler(zoo: Site) -> None:
-    finished = zoo.run("""
-import torch, probe, zoo.models
-model, x = zoo.models.Chatty(), torch.randn(6)
-with torch.no_grad():
-    torch.testing.assert_close(model(x), torch.cos(torch.sin(x)) + 1)
-runtime = zoo._precompiled
-frames = [frame for frame in runtime._installation.frames if frame.record["resume"] is not None]
-resumed = sum(entry.hits for frame in frames for entry in frame.entries)
-probe.result(hits=probe.hits("chatty"), resumed=resumed, imported=probe.compilers())
-""")
+    finished = zoo.process("native.a_call_with_a_graph_break")
     assert finished.result == {"hits": 1, "resumed": 1, "imported": []}
     assert finished.stdout.count("half way") == 1
 
 
 class TestImport:
     def test_a_lazy_package_stays_lazy(self, zoo: Site) -> None:
-        code = "import zoo, probe; probe.result(imported=probe.loaded('torch', 'zoo.models', 'hashlib'))"
-        assert zoo.run(code).result == {"imported": []}
+        assert zoo.play("importing.of_nothing_but_the_package") == []
 
     @pytest.mark.parametrize(
         "imports",
@@ -66,108 +42,48 @@ class TestImport:
         ],
     )
     def test_a_target_is_installed_when_it_is_imported(self, zoo: Site, imports: str) -> None:
-        assert zoo.run(f"{imports}\n{CALL}\nprobe.result(hits=probe.hits('mlp'))").result == {"hits": 1}
+        assert zoo.play("importing.by_a_statement", statement=imports)["hits"] == 1
 
     def test_a_target_imported_after_others_were_used_is_installed(self, zoo: Site) -> None:
-        seen = zoo.run(f"""
-{CALL}
-early = probe.status("whiten")
-import zoo.functions
-with torch.no_grad():
-    zoo.functions.whiten(torch.randn(2, 3, 4, 5))
-probe.result(early=early["active"], late=probe.status("whiten")["active"], hits=probe.hits("whiten"))
-""").result
-        assert seen == {"early": False, "late": True, "hits": 1}
+        seen = zoo.play("importing.of_a_target_after_another_was_used")
+        assert seen == {"before": False, "after": True, "hits": 1}
 
     def test_a_target_imported_before_the_package_that_carries_its_code_is_installed(self, zoo: Site) -> None:
-        seen = zoo.run("""
-import sys, torch, probe
-# The target's module is there before the shim runs, as for a target in a dependency.
-init = sys.modules["zoo"] = type(sys)("zoo")
-init.__path__ = [p + "/zoo" for p in sys.path if p.endswith("installed")]
-import zoo.functions
-del sys.modules["zoo"]
-import zoo
-with torch.no_grad():
-    sys.modules["zoo.functions"].whiten(torch.randn(2, 3, 4, 5))
-probe.result(hits=probe.hits("whiten"))
-""").result
-        assert seen == {"hits": 1}
+        assert zoo.play("importing.of_the_package_after_its_target") == 1
 
     def test_a_target_that_fails_to_import_fails_as_it_would_without_us(self, zoo_copy: Site) -> None:
         models = zoo_copy.directory / "zoo" / "models.py"
         models.write_text(models.read_text() + "\nraise ZeroDivisionError('in the module')\n")
-        finished = zoo_copy.run("import torch, zoo, zoo.models", ok=False)
+        finished = zoo_copy.process("importing.of_a_target_that_fails", ok=False)
         assert "ZeroDivisionError: in the module" in finished.stderr
         assert "_precompiled" not in finished.stderr.split("ZeroDivisionError")[1]
 
     def test_the_modules_look_untouched(self, zoo: Site) -> None:
-        seen = zoo.run("""
-import torch, zoo, probe, inspect, sys
-import zoo.models, zoo.functions, zoo.tools
-probe.result(
-    loader=type(zoo.models.__loader__).__name__, spec=type(zoo.models.__spec__.loader).__name__,
-    source=inspect.getsource(zoo.models.Mlp).startswith("class Mlp"),
-    function=inspect.getsource(zoo.functions.whiten).startswith("def whiten"),
-    name=zoo.functions.whiten.__qualname__, signature=str(inspect.signature(zoo.tools.Tool.apply)),
-)
-""").result
-        assert seen == {
+        assert zoo.play("importing.looks_of_modules_and_functions") == {
             "loader": "SourceFileLoader",
             "spec": "SourceFileLoader",
-            "source": True,
-            "function": True,
+            "source of a class": "class Mlp(nn.Module):",
+            "source of a function": "def whiten(image):",
             "name": "whiten",
             "signature": "(self, x)",
         }
 
     def test_nothing_is_left_in_the_import_system_once_every_target_is_there(self, zoo: Site) -> None:
-        seen = zoo.run("""
-import torch, zoo, probe, sys
-ours = lambda: [type(f).__module__ for f in sys.meta_path if type(f).__module__.startswith("zoo")]
-before = ours()
-import zoo.models, zoo.functions, zoo.tools, zoo.bert, zoo.used
-probe.result(before=before, after=ours())
-""").result
-        assert seen == {"before": ["zoo._precompiled.import_hooks"], "after": []}
+        finders = zoo.play("importing.of_every_target")
+        assert finders == {"before": ["zoo._precompiled.import_hooks"], "after": []}
 
 
 class TestSideEffects:
     def test_no_process_is_started_and_no_file_is_written(self, zoo: Site) -> None:
-        seen = zoo.run(f"""
-import torch  # which in some builds looks for libraries of its own
-import probe
-done = probe.forbid_side_effects()
-{CALL}
-import zoo.functions, zoo.tools, warnings
-warnings.simplefilter("error")
-with torch.no_grad():
-    zoo.functions.whiten(torch.randn(2, 3, 4, 5))
-    zoo.tools.Tool().apply(torch.randn(6)), zoo.models.Chatty()(torch.randn(6))
-zoo._precompiled.status(), zoo._precompiled.explain("mlp", model, x)
-hits = {{name: probe.hits(name) for name in ("mlp", "whiten", "apply", "chatty")}}
-probe.result(done=done, hits=hits, imported=probe.compilers())
-""").result
-        assert seen == {"done": [], "hits": {"mlp": 1, "whiten": 1, "apply": 1, "chatty": 1}, "imported": []}
+        seen = zoo.play("side_effects.of_importing_and_calling")
+        assert seen["done"] == []
+        assert seen["hits"] == {"mlp": 1, "whiten": 1, "apply": 1, "chatty": 1}
+        assert seen["imported"] == []
 
     def test_the_probe_itself_notices(self, zoo: Site) -> None:
         """The test above could not fail if this did not hold."""
-        seen = zoo.run("""
-import probe
-done = probe.forbid_side_effects()
-def attempt(do):
-    try:
-        do()
-    except PermissionError:
-        pass
-import os, subprocess
-attempt(lambda: open("written", "w"))
-attempt(lambda: os.open("written", os.O_CREAT))
-attempt(lambda: subprocess.run(["true"]))
-attempt(lambda: os.mkdir("made"))
-probe.result(events=[event.split()[0] for event in done])
-""").result
-        assert seen == {"events": ["open", "open", "subprocess.Popen", "os.mkdir"]}
+        events = zoo.play("side_effects.that_the_probe_notices")
+        assert events == ["open", "open", "subprocess.Popen", "os.mkdir"]
 
     def test_a_read_only_machine_without_home_and_compiler_will_do(
         self, zoo_copy: Site, tmp_path: Path
@@ -178,29 +94,26 @@ probe.result(events=[event.split()[0] for event in done])
         before = {place: place.stat().st_mtime_ns for place in places}
         for place in places:
             place.chmod(0o555 if place.is_dir() else 0o444)
+        environment = {
+            "PATH": "",
+            "CXX": str(tmp_path / "no-compiler"),
+            "TMPDIR": str(tmp_path / "missing"),
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
         try:
-            seen = zoo_copy.run(
-                CALL + "import os; probe.result(hits=probe.hits('mlp'), home=os.environ.get('HOME'))",
-                cwd=cwd,
-                PATH="",
-                CXX=str(tmp_path / "no-compiler"),
-                TMPDIR=str(tmp_path / "missing"),
-                PYTHONDONTWRITEBYTECODE="",
-            ).result
+            seen = zoo_copy.process("native.a_call", cwd=cwd, environment=environment).result
         finally:
             for place in places:
                 place.chmod(0o755)
-        assert seen == {"hits": 1, "home": None}
+        assert (seen["hits"], seen["home"]) == (1, None)
         if os.geteuid() != 0:  # root may write anywhere, and Python then writes its .pyc files
             after = [cwd, zoo_copy.directory, *zoo_copy.directory.rglob("*")]
             assert {place: place.stat().st_mtime_ns for place in after} == before
 
     def test_warnings_as_errors_do_not_stop_an_import(self, zoo_copy: Site) -> None:
         (zoo_copy.directory / "zoo/_precompiled/bundle/manifest.json").write_text("{")
-        finished = zoo_copy.run(
-            "import warnings; warnings.simplefilter('error')\nimport zoo; print('imported')"
-        )
-        assert "imported" in finished.stdout
+        finished = zoo_copy.process("importing.with_warnings_as_errors")
+        assert finished.result is True
         assert "zoo: compiled code is not used" in finished.stderr
 
 
@@ -227,7 +140,7 @@ SERVED = {
     ),
     "a weight changed in place": "model.first.weight.mul_(2)",
     "a new weight of the same kind": "model.first.weight = torch.nn.Parameter(torch.ones(8, 8))",
-    "a keyword argument": "args, x = (), {'x': x}",
+    "a keyword argument": "kwargs = {'x': x}; x = None",
     "an argument that says the default": "args = (None,)",
     "an attribute the trace did not read": "model.note = 'mine'",
     "an equal attribute": "model.scale = float('2')",
@@ -238,104 +151,47 @@ SERVED = {
 
 
 @pytest.fixture(scope="module")
-def served(zoo: Site) -> Any:
-    setup = """
-torch.manual_seed(0)
-torch.set_grad_enabled(False)
-model = zoo.models.Mlp().eval()
-x = torch.randn(4, 8)
-args = ()
-def call(f):
-    return f(**x) if isinstance(x, dict) else f(x, *args)
-"""
-    # The compiled answer may differ from eager in the last bits.
-    code = f"""
-import torch, probe, zoo.models
-space = {{"torch": torch, "zoo": zoo}}
-eager = "call(probe.eager(model))"
-report = probe.try_changes("mlp", probe.argument(), space, {setup!r}, "call(model)", eager)
-for seen in report.values():
-    *facts, got = seen.pop("got")
-    *expected_facts, expected = seen.pop("expected")
-    close = torch.allclose(torch.tensor(got), torch.tensor(expected), atol=1e-6)
-    seen["right"] = facts == expected_facts and close
-probe.result(report=report, imported=probe.compilers())
-"""
-    return zoo.run(code, stdin=SERVED).result
+def tried(zoo: Site) -> Any:
+    return zoo.play("changes.tried", changes=SERVED)
 
 
 @pytest.mark.parametrize("change", SERVED)
-def test_a_call_the_trace_is_right_for_is_served(served: Any, change: str) -> None:
-    assert served["report"][change] == {"plain": True, "changed": True, "again": True, "right": True}
+def test_a_call_the_trace_is_right_for_is_served(tried: Any, change: str) -> None:
+    seen = tried["changes"][change]
+    assert (seen["plain"], seen["changed"], seen["again"]) == (True, True, True)
+    # The compiled answer may differ from that of eager code in the last bits.
+    *facts, got = seen["got"]
+    *expected_facts, expected = seen["expected"]
+    assert facts == expected_facts
+    assert torch.allclose(torch.tensor(got), torch.tensor(expected), atol=1e-6)
 
 
-def test_none_of_these_calls_imports_a_compiler(served: Any) -> None:
-    assert served["imported"] == []
+def test_none_of_these_calls_imports_a_compiler(tried: Any) -> None:
+    assert tried["imported"] == []
 
 
 @pytest.mark.parametrize("threads", [1, 5])
 def test_a_number_of_threads_set_before_import_is_served(zoo: Site, threads: int) -> None:
-    code = f"import torch; torch.set_num_threads({threads})\n{CALL}"
-    code += "probe.result(hits=probe.hits('mlp'), threads=torch.get_num_threads())"
-    assert zoo.run(code).result == {"hits": 1, "threads": threads}
+    seen = zoo.play("importing.after_setting_a_number_of_threads", threads=threads)
+    assert (seen["hits"], seen["threads"]) == (1, threads)
 
 
 def test_threads_that_make_the_first_call_together_are_all_served(zoo: Site) -> None:
-    seen = zoo.run("""
-import threading, torch, probe, zoo.models
-model, x = zoo.models.Mlp().eval(), torch.randn(4, 8)
-start, outputs = threading.Barrier(8), []
-def call():
-    start.wait()
-    with torch.no_grad():
-        outputs.append(model(x))
-threads = [threading.Thread(target=call) for _ in range(8)]
-[thread.start() for thread in threads], [thread.join() for thread in threads]
-equal = all(torch.equal(output, outputs[0]) for output in outputs)
-probe.result(hits=probe.hits("mlp"), misses=probe.status("mlp")["misses"], equal=equal, outputs=len(outputs))
-""").result
-    assert seen == {"hits": 8, "misses": 0, "equal": True, "outputs": 8}
+    seen = zoo.play("native.first_calls_in_threads")
+    assert seen == {"answers": 8, "equal": True, "hits": 8, "misses": 0}
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
 def test_a_number_of_threads_in_the_environment_is_served(zoo: Site, threads: str) -> None:
-    assert zoo.run(f"{CALL}\nprobe.result(hits=probe.hits('mlp'))", OMP_NUM_THREADS=threads).result == {
-        "hits": 1
-    }
+    seen = zoo.play("native.a_call", environment={"OMP_NUM_THREADS": threads})
+    assert seen["hits"] == 1
 
 
 def test_an_instance_can_be_collected_and_its_entries_serve_the_next(zoo: Site) -> None:
-    seen = zoo.run("""
-import gc, weakref, torch, probe, zoo.models
-def use():
-    model = zoo.models.Mlp().eval()
-    with torch.no_grad():
-        torch.testing.assert_close(model(torch.ones(4, 8)), probe.eager(model)(torch.ones(4, 8)))
-    return weakref.ref(model), weakref.ref(model.first.weight), weakref.ref(model.block.linear)
-first = use()
-gc.collect()
-dead = [reference() is None for reference in first]
-use()
-probe.result(dead=dead, hits=probe.hits("mlp"))
-""").result
-    assert seen == {"dead": [True, True, True], "hits": 2}
+    seen = zoo.play("native.an_instance_that_is_collected_and_another")
+    assert seen == {"gone": [True, True, True], "hits": 2}
 
 
 def test_threads_call_at_once(zoo: Site) -> None:
-    seen = zoo.run("""
-import threading, torch, probe, zoo.models
-model, x = zoo.models.Mlp().eval(), torch.randn(4, 8)
-answers, start = [], threading.Barrier(8)
-def use():
-    start.wait()
-    with torch.no_grad():
-        for _ in range(20):
-            answers.append(model(x))
-threads = [threading.Thread(target=use) for _ in range(8)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-expected = probe.eager(model)(x)
-right = all(torch.allclose(answer, expected, atol=1e-6) for answer in answers)
-probe.result(right=right, calls=len(answers), hits=probe.hits("mlp"))
-""").result
-    assert seen == {"right": True, "calls": 160, "hits": 160}
+    seen = zoo.play("native.many_calls_in_threads")
+    assert seen == {"answers": 160, "right": True, "hits": 160}

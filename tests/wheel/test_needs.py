@@ -20,19 +20,6 @@ from tests.wheel.conftest import Built, run
 SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
 TORCHS = {"libtorch.so", "libtorch_cpu.so", "libtorch_python.so", "libc10.so", "libgomp.so.1"}
 
-CALL = """
-import sys, torch, zoo.models, probe
-model = zoo.models.Mlp().eval()
-with torch.no_grad():
-    hit = probe.served("mlp", lambda: model(torch.randn(16, 8)))
-    torch.randn(500, 500) @ torch.randn(500, 500)
-mapped = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
-names = ("libgomp", "libiomp", "libomp")
-openmp = sorted(path for path in mapped if path.rpartition("/")[2].startswith(names))
-ours = [path for path in mapped if "_precompiled/bundle" in path]
-probe.result(hit=hit, openmp=openmp, ours=len(ours), torch=torch.__path__[0])
-"""
-
 
 def dynamic_tags(library: Path) -> list[tuple[str, str]]:
     with library.open("rb") as file:
@@ -51,8 +38,8 @@ def test_libraries_need_what_torch_brings_or_every_linux_has(zoo: Site) -> None:
 
 
 def test_there_is_one_openmp_runtime_in_the_process_and_it_is_torchs(zoo: Site) -> None:
-    seen = zoo.run(CALL).result
-    assert (seen["hit"], seen["ours"]) == (True, 1)
+    seen = zoo.play("openmp.after_a_call")
+    assert (seen["served"], seen["ours"]) == (True, 1)
     (runtime,) = seen["openmp"]
     if list(Path(seen["torch"], "lib").glob("libgomp*")):
         assert runtime.startswith(seen["torch"])
@@ -75,16 +62,24 @@ def test_it_runs_where_the_system_has_no_openmp_runtime(zoo: Site) -> None:
     if allowed.returncode:
         pytest.skip(f"no mount namespace can be made here: {allowed.stderr.strip()}")
     inside = [*unshare, "sh", "-c", f'{hide}exec "$0" -c "$1"', sys.executable]
-    environment = {**os.environ, "PYTHONPATH": f"{zoo.directory}{os.pathsep}{TESTS / 'support'}"}
+    places = [str(zoo.directory), str(TESTS / "support"), str(TESTS / "scenarios")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
     hidden = subprocess.run(
         [*inside, "import ctypes; ctypes.CDLL('libgomp.so.1')"], capture_output=True, text=True, check=False
     )
     assert "OSError: " in hidden.stderr, "the system's libgomp can still be loaded"
-    used = subprocess.run([*inside, CALL], env=environment, capture_output=True, text=True, check=False)
+    used = subprocess.run(
+        [*inside, "import probe; probe.play('openmp', 'after_a_call')"],
+        env=environment,
+        input="{}",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert used.returncode == 0, used.stderr
     (line,) = (line for line in used.stdout.splitlines() if line.startswith(MARK))
     seen = json.loads(line.removeprefix(MARK))
-    assert seen["hit"]
+    assert seen["served"]
     assert [path.startswith(seen["torch"]) for path in seen["openmp"]] == [True]
 
 

@@ -12,16 +12,6 @@ import pytest
 if TYPE_CHECKING:
     from tests.conftest import Site
 
-SETUP = """
-torch.manual_seed(0)
-torch.set_grad_enabled(False)
-model = zoo.models.Mlp().eval()
-x = torch.randn(4, 8)
-args, kwargs = (), {}
-"""
-CALL = "model(x, *args, **kwargs)"
-EAGER = "probe.eager(model)(x, *args, **kwargs)"
-
 # Not served, and what eager does is what happens.
 REFUSED = {
     "another dtype of everything": "model.double(); x = x.double()",
@@ -96,72 +86,35 @@ UNGUARDED = {
 }
 
 # Somebody is watching the operators go by, and must see those of the eager model.
-STEPPED_ASIDE = {
-    "a torch function mode": "from torch.overrides import BaseTorchFunctionMode as Mode; within(Mode())",
-    "a dispatch mode": "from torch.utils.flop_counter import FlopCounterMode as M; within(M(display=False))",
-    "saved tensors hooks": "within(torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x))",
-    "forward-mode differentiation": (
-        "import torch.autograd.forward_ad as f; within(f.dual_level()); x = f.make_dual(x, x + 1)"
-    ),
-    "vmap": "f = model; e = probe.eager(model); model = torch.vmap(f); model.eager_twin = torch.vmap(e)",
-    "a functional transform": (
-        "f, e = model, probe.eager(model); model = lambda x: torch.func.jvp(f, (x,), (x,))[1];"
-        "model.eager_twin = lambda x: torch.func.jvp(e, (x,), (x,))[1]"
-    ),
-    "a gradient transform": (
-        "f, e = model, probe.eager(model); model = lambda x: torch.func.grad(lambda y: f(y).sum())(x);"
-        "model.eager_twin = lambda x: torch.func.grad(lambda y: e(y).sum())(x)"
-    ),
-    "symbolic tracing": (
-        "f, e = model, probe.eager(model); trace = torch.fx.symbolic_trace;"
-        "model = lambda x: trace(torch.nn.Sequential(f))(x); model.eager_twin = e"
-    ),
-    "fake tensors": (
-        "from torch._subclasses.fake_tensor import FakeTensorMode as M; m = M(allow_non_fake_inputs=True);"
-        "f, e = model, probe.eager(model); model = lambda x: torch.tensor(f(m.from_tensor(x)).shape);"
-        "model.eager_twin = lambda x: torch.tensor(e(m.from_tensor(x)).shape)"
-    ),
-    "export to ONNX": (
-        "import io; f, e = model, probe.eager(model); b = io.BytesIO();"
-        "model = lambda x: (torch.onnx.export(f, (x,), b, dynamo=False), torch.tensor(len(b.getvalue())))[1];"
-        "model.eager_twin = lambda x: (model(x), torch.tensor(len(b.getvalue()) // 2))[1]"
-    ),
-    "torch.jit.trace": (
-        "f, e = model, probe.eager(model); model = lambda x: torch.jit.trace(f, x, check_trace=False)(x + 1);"
-        "model.eager_twin = lambda x: e(x + 1)"
-    ),
-    "make_fx": (
-        "from torch.fx.experimental.proxy_tensor import make_fx;"
-        "f, e = model, probe.eager(model); model = lambda x: make_fx(lambda y: f(y))(x)(x + 1);"
-        "model.eager_twin = lambda x: e(x + 1)"
-    ),
-    "torch.export": (
-        "f, e = model, probe.eager(model); model = lambda x: torch.export.export(f, (x,)).module()(x);"
-        "model.eager_twin = e"
-    ),
-    "a replica that DataParallel makes": "import probe; model = probe.replica(model)",
-}
-
-
-def try_changes(zoo: Site, table: dict[str, str]) -> dict[str, Any]:
-    code = f"""
-import torch, zoo, probe
-import zoo.models
-probe.result(**probe.try_changes(
-    "mlp", probe.argument(), {{"torch": torch, "zoo": zoo}}, {SETUP!r}, {CALL!r}, {EAGER!r}))
-"""
-    result: dict[str, Any] = zoo.run(code, stdin=table).result
-    return result
+STEPPED_ASIDE = [
+    "a_torch_function_mode",
+    "a_dispatch_mode",
+    "saved_tensors_hooks",
+    "forward_mode_differentiation",
+    "vmap",
+    "a_functional_transform",
+    "a_gradient_transform",
+    "fake_tensors",
+    "symbolic_tracing",
+    "jit_trace",
+    "make_fx",
+    "export",
+    "a_replica_that_data_parallel_makes",
+    "export_to_onnx",
+]
 
 
 @pytest.fixture(scope="module")
 def refused(zoo: Site) -> dict[str, Any]:
-    return try_changes(zoo, REFUSED | UNGUARDED)
+    changes: dict[str, Any] = zoo.play("changes.tried", changes=REFUSED | UNGUARDED)["changes"]
+    return changes
 
 
 @pytest.fixture(scope="module")
 def stepped_aside(zoo: Site) -> dict[str, Any]:
-    return try_changes(zoo, STEPPED_ASIDE)
+    watched: dict[str, Any] = zoo.play("watching.each_watcher")
+    assert list(watched) == STEPPED_ASIDE
+    return watched
 
 
 def expect_refusal(seen: dict[str, Any]) -> None:
@@ -188,47 +141,14 @@ def test_a_watched_call_is_left_alone(stepped_aside: dict[str, Any], watcher: st
 
 
 def test_data_parallel_without_a_gpu_calls_the_module_itself(zoo: Site) -> None:
-    seen = zoo.run("""
-import torch, probe, zoo.models
-model = zoo.models.Mlp().eval()
-parallel = torch.nn.DataParallel(model)
-x = torch.randn(4, 8)
-with torch.no_grad():
-    served = probe.served("mlp", lambda: parallel(x))
-    same = torch.allclose(parallel(x), probe.eager(model)(x), atol=1e-6)
-probe.result(served=served, same=same)
-""").result
-    assert seen == {"served": True, "same": True}
+    assert zoo.play("refusals.data_parallel_without_a_gpu") == {"served": True, "same": True}
 
 
 def test_code_that_asks_whether_it_is_compiled_hears_what_it_would_hear_without_us(zoo: Site) -> None:
     """In hits and misses, in hooks around the model, and in Python between the halves of a broken graph."""
-    code = """
-import sys, torch, probe, zoo.models
-
-answers = []
-def ask(*_):
-    answers.append([torch.compiler.is_compiling(), torch.compiler.is_dynamo_compiling(),
-                    torch.compiler.is_exporting(), torch._utils.is_compiling(), torch.jit.is_tracing()])
-
-class Asking:
-    write = ask
-    flush = lambda self: None
-
-model, chatty = zoo.models.Mlp().eval(), zoo.models.Chatty().eval()
-model.register_forward_hook(ask)
-model.register_forward_pre_hook(ask)
-before, sys.stdout = sys.stdout, Asking()
-with torch.no_grad():
-    model(torch.randn(4, 8))
-    model(torch.randn(1, 8))
-    chatty(torch.randn(6))
-sys.stdout = before
-on = zoo._precompiled.status()["installed"]
-probe.result(answers=answers, served=[probe.hits(name) for name in ("mlp", "chatty")] if on else None)
-"""
-    ours, without = zoo.run(code).result, zoo.run(code, HATCH_PRECOMPILE="off").result
-    assert (ours["served"], without["served"]) == ([1, 1], None)
+    scenario = "refusals.answers_to_code_that_asks_whether_it_is_compiled"
+    ours, without = zoo.play(scenario), zoo.play(scenario, environment={"HATCH_PRECOMPILE": "off"})
+    assert (ours["hits"], without["hits"]) == ([1, 1], None)
     assert len(ours["answers"]) > 4
     assert ours["answers"] == without["answers"]
     assert not any(map(any, ours["answers"]))
@@ -236,16 +156,7 @@ probe.result(answers=answers, served=[probe.hits(name) for name in ("mlp", "chat
 
 def test_the_newer_export_to_onnx_sees_the_operations(zoo: Site) -> None:
     pytest.importorskip("onnxscript", reason="torch.onnx.export(dynamo=True) needs it")
-    seen = zoo.run("""
-import torch, probe, zoo.models
-model = zoo.models.Mlp().eval()
-x = torch.randn(4, 8)
-with torch.no_grad():
-    model(x)
-    before = probe.hits("mlp")
-    exported = torch.onnx.export(model, (x,), dynamo=True, verbose=False)
-probe.result(hits=probe.hits("mlp") - before, operations=[node.op_type for node in exported.model.graph])
-""").result
+    seen = zoo.play("refusals.the_newer_export_to_onnx")
     assert seen["hits"] == 0
     assert {"Gemm", "MatMul"} & set(seen["operations"])
 
@@ -263,41 +174,13 @@ probe.result(hits=probe.hits("mlp") - before, operations=[node.op_type for node 
     ],
 )
 def test_what_was_monkeypatched_before_the_first_call_is_not_served(zoo: Site, change: str) -> None:
-    seen = zoo.run(f"""
-import warnings; warnings.simplefilter("ignore")
-import torch, probe, zoo.helpers, zoo.models
-{change}
-model = zoo.models.Mlp().eval()
-x = torch.randn(4, 8)
-with torch.no_grad():
-    got, expected = probe.outcome(lambda: model(x)), probe.outcome(lambda: probe.eager(model)(x))
-probe.result(hits=probe.hits("mlp"), same=got == expected)
-""").result
-    assert seen == {"hits": 0, "same": True}
+    assert zoo.play("changes.before_the_first_call", change=change) == {"hits": 0, "same": True}
 
 
 def test_channels_last_is_another_stride_order(zoo: Site) -> None:
-    seen = zoo.run("""
-import torch, probe, zoo.functions
-image = torch.randn(2, 3, 4, 5)
-whiten = zoo.functions.whiten
-with torch.no_grad():
-    plain = probe.served("whiten", lambda: whiten(image))
-    last = probe.served("whiten", lambda: whiten(image.to(memory_format=torch.channels_last)))
-probe.result(plain=plain, last=last)
-""").result
-    assert seen == {"plain": True, "last": False}
+    assert zoo.play("refusals.channels_last") == {"plain": True, "channels last": False}
 
 
 def test_a_mode_is_served_in_that_mode_only(zoo: Site) -> None:
-    seen = zoo.run("""
-import torch, probe, zoo.tools
-x = torch.randn(6)
-halve = zoo.tools.Tool.halve
-def served(mode):
-    with mode():
-        return probe.served("halve", lambda: halve(x))
-modes = {"inference": torch.inference_mode, "no_grad": torch.no_grad, "grad": torch.enable_grad}
-probe.result(**{name: served(mode) for name, mode in modes.items()})
-""").result
-    assert seen == {"inference": True, "no_grad": False, "grad": False}
+    served = zoo.play("refusals.calls_in_each_mode")
+    assert served == {"inference": True, "no_grad": False, "grad": False}

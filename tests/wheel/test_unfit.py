@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,19 +12,6 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.conftest import Site
-
-CALL = """
-import warnings
-said = warnings.catch_warnings(record=True).__enter__()
-warnings.simplefilter("always")
-import torch, zoo, probe
-import zoo.models
-model = zoo.models.Mlp().eval()
-x = torch.randn(4, 8)
-with torch.no_grad():
-    same = all(torch.equal(model(x), probe.eager(model)(x)) for _ in range(3))
-said = [str(w.message) for w in said if w.category.__name__ == "PrecompileWarning"]
-"""
 
 
 def manifest_change(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
@@ -125,7 +113,7 @@ UNFIT = {
 def test_the_model_runs_without_its_bundle_and_one_warning_says_why(zoo_copy: Site, case: str) -> None:
     change, reason = UNFIT[case]
     change(zoo_copy.directory / "zoo")
-    seen = zoo_copy.run(f"{CALL}\nprobe.result(same=same, said=said, imported=probe.compilers())").result
+    seen = zoo_copy.play("unfit.calls")
     assert seen["same"]
     assert len(seen["said"]) == 1
     assert seen["said"][0].startswith("zoo: ")
@@ -149,7 +137,7 @@ def test_the_model_runs_without_its_bundle_and_one_warning_says_why(zoo_copy: Si
 def test_strict_raises(zoo_copy: Site, case: str) -> None:
     change, reason = UNFIT[case]
     change(zoo_copy.directory / "zoo")
-    finished = zoo_copy.run(CALL, ok=False, HATCH_PRECOMPILE="strict")
+    finished = zoo_copy.process("unfit.calls", ok=False, environment={"HATCH_PRECOMPILE": "strict"})
     assert finished.returncode == 1
     assert "PrecompileError: zoo: " in finished.stderr
     assert reason in finished.stderr
@@ -157,15 +145,10 @@ def test_strict_raises(zoo_copy: Site, case: str) -> None:
 
 def test_an_entry_that_does_not_fit_takes_out_only_itself(zoo_copy: Site) -> None:
     flip(next((zoo_copy.directory / "zoo/_precompiled/bundle/mlp/graphs").glob("*.so")))
-    seen = zoo_copy.run(f"""
-{CALL}
-import zoo.functions
-with torch.no_grad():
-    zoo.functions.whiten(torch.randn(2, 3, 4, 5))
-mlp = probe.status("mlp")
-probe.result(hits=probe.hits("whiten"), left_out=len(mlp["left_out"]), loaded=mlp["loaded"], mlp=mlp["hits"])
-""").result
-    assert seen == {"hits": 1, "left_out": 1, "loaded": 0, "mlp": 0}
+    seen = zoo_copy.play("unfit.calls_of_one_entrypoint_and_another")
+    assert seen["whiten"] == 1
+    mlp = seen["mlp"]
+    assert (len(mlp["left_out"]), mlp["loaded"], mlp["hits"]) == (1, 0, 0)
 
 
 def test_what_cannot_change_a_result_is_no_reason(zoo_copy: Site) -> None:
@@ -175,59 +158,31 @@ def test_what_cannot_change_a_result_is_no_reason(zoo_copy: Site) -> None:
     helpers.write_text("# a comment\n\n" + helpers.read_text())
     for path in (package / "_precompiled/bundle/mlp/entries").glob("*.txt"):
         path.unlink()
-    code = "torch.no_grad().__enter__(); model(x); probe.result(said=said, hits=probe.hits('mlp'))"
-    assert zoo_copy.run(f"{CALL.replace('same = all', 'all')}\n{code}").result == {"said": [], "hits": 4}
+    assert zoo_copy.play("unfit.hits") == {"said": [], "hits": 4}
 
 
 def test_off_installs_nothing(zoo: Site) -> None:
-    seen = zoo.run(
-        f"""
-{CALL}
-status = zoo._precompiled.status()
-probe.result(
-    same=same, said=said, status=status, wrapped=probe.activated(zoo.models.Mlp.forward),
-    runtime=[name for name in __import__("sys").modules if name.startswith("zoo._precompiled.")],
-)
-""",
-        HATCH_PRECOMPILE="off",
-    ).result
-    assert seen == {
-        "same": True,
-        "said": [],
-        "status": {
-            "installed": False,
-            "reason": "HATCH_PRECOMPILE=off",
-            "variant": None,
-            "entrypoints": {},
-            "prepared_bytes": 0,
-        },
-        "wrapped": False,
-        "runtime": [],
+    seen = zoo.play("unfit.calls_with_nothing_installed", environment={"HATCH_PRECOMPILE": "off"})
+    assert (seen["same"], seen["said"]) == (True, [])
+    assert seen["status"] == {
+        "installed": False,
+        "reason": "HATCH_PRECOMPILE=off",
+        "variant": None,
+        "entrypoints": {},
+        "prepared_bytes": 0,
     }
+    assert seen["activated"] is False
+    assert seen["modules"] == []
 
 
 def test_a_package_without_its_runtime_imports(zoo_copy: Site) -> None:
-    import shutil
-
     shutil.rmtree(zoo_copy.directory / "zoo/_precompiled")
-    assert zoo_copy.run(f"{CALL}\nprobe.result(same=same, said=said)").result == {"same": True, "said": []}
+    seen = zoo_copy.play("unfit.calls")
+    assert (seen["same"], seen["said"]) == (True, [])
 
 
 def test_log_says_what_is_installed_hit_and_missed_and_why(zoo: Site) -> None:
-    finished = zoo.run(
-        """
-import torch, zoo.models
-from zoo._precompiled import reporting
-reporting.SECONDS = 10**9
-model = zoo.models.Mlp().eval()
-with torch.no_grad():
-    model(torch.randn(4, 8)), model(torch.randn(5, 8))
-    model(torch.randn(17, 8))
-    for _ in range(20):
-        model(torch.randn(18, 8))
-""",
-        HATCH_PRECOMPILE="log",
-    )
+    finished = zoo.process("unfit.hits_and_misses_for_the_log", environment={"HATCH_PRECOMPILE": "log"})
     lines = [line for line in finished.stderr.splitlines() if line.startswith("zoo._precompiled: ")]
     text = "\n".join(lines)
     assert "installed mlp: 1 entries, variant native" in text
@@ -238,25 +193,7 @@ with torch.no_grad():
 
 
 def test_log_goes_to_the_handlers_of_the_process(zoo: Site) -> None:
-    finished = zoo.run(
-        """
-import logging, probe, sys
-class Facts(logging.Handler):
-    def emit(self, record):
-        facts.append(record.precompiled)
-facts = []
-logging.basicConfig(format="mine: %(message)s", stream=sys.stdout, level=logging.INFO)
-logging.getLogger("zoo._precompiled").addHandler(Facts())
-import torch, zoo.models
-with torch.no_grad():
-    try:
-        zoo.models.Mlp().eval()(torch.ones(4, 8, dtype=torch.long))
-    except RuntimeError:
-        pass
-probe.result(facts=facts)
-""",
-        HATCH_PRECOMPILE="log",
-    )
+    finished = zoo.process("unfit.facts_in_log_records", environment={"HATCH_PRECOMPILE": "log"})
     assert "mine: installed mlp: 1 entries" in finished.stdout
     assert "installed mlp" not in finished.stderr
     installed = {
@@ -266,8 +203,8 @@ probe.result(facts=facts)
         "entries": 1,
         "variant": "native",
     }
-    assert installed in finished.result["facts"]
-    assert finished.result["facts"][-1] == {
+    assert installed in finished.result
+    assert finished.result[-1] == {
         "package": "zoo",
         "event": "miss",
         "entrypoint": "mlp",
@@ -282,19 +219,8 @@ probe.result(facts=facts)
 
 
 def test_torchs_own_log_has_the_misses_once_dynamo_is_there(zoo: Site) -> None:
-    finished = zoo.run(
-        """
-import probe, torch, zoo.models
-model = zoo.models.Mlp().eval()
-with torch.no_grad():
-    model(torch.randn(17, 8))
-    before = probe.compilers()
-    import torch._dynamo
-    model(torch.randn(18, 8))
-probe.result(before=before, misses=probe.status("mlp")["misses"])
-""",
-        TORCH_LOGS="recompiles",
-    )
+    scenario = "unfit.misses_before_and_after_dynamo_is_imported"
+    finished = zoo.process(scenario, environment={"TORCH_LOGS": "recompiles"})
     assert finished.result == {"before": [], "misses": 2}
     (line,) = [line for line in finished.stderr.splitlines() if "miss of mlp" in line]
     assert "[__recompiles] miss of mlp: x is a tensor of shape (18, 8)" in line

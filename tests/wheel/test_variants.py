@@ -19,25 +19,6 @@ HERE = {name for name, value in torch.cpu.get_capabilities().items() if value is
 RUNNABLE = [level for level in LEVELS if HERE.issuperset(_needed(level))]
 BUILT = RUNNABLE[-3:]
 
-USE = """
-import torch, probe
-masked = probe.argument()
-capabilities = torch.cpu.get_capabilities()
-torch.cpu.get_capabilities = lambda: {**capabilities, **dict.fromkeys(masked, False)}
-import zoo
-from zoo.models import Mlp
-torch.manual_seed(0)
-model, x = Mlp().eval(), torch.randn(4, 8)
-with torch.no_grad():
-    served = probe.served("mlp", lambda: model(x))
-    answer = model(x).tolist()
-    variant = zoo._precompiled.status()["variant"]
-    zoo._precompiled.uninstall()
-    eager = model(x).tolist()
-libraries = {line.split()[-1] for line in open("/proc/self/maps") if "_precompiled" in line}
-probe.result(variant=variant, served=served, answer=answer, eager=eager, libraries=sorted(libraries))
-"""
-
 
 @pytest.fixture(scope="module")
 def said() -> list[str]:
@@ -73,8 +54,7 @@ def test_every_variant_is_verified(site: Site, said: list[str]) -> None:
 @pytest.mark.parametrize("variant", BUILT)
 def test_the_one_that_is_asked_for_is_used(site: Site, variant: str) -> None:
     """As the verification of each does."""
-    asked = f"import zoo\nzoo._precompiled.uninstall()\nzoo._precompiled.install({variant!r})\n"
-    seen = site.run(asked + USE, stdin=[]).result
+    seen = site.play("variants.chosen", asked=variant)
     assert (seen["variant"], seen["served"]) == (variant, True)
     assert {Path(path).stem.partition("-")[2] for path in seen["libraries"]} == {variant}
 
@@ -88,7 +68,7 @@ def _lacking(variant: str) -> list[str]:
 def test_the_best_that_the_flags_allow_is_chosen_and_agrees(site: Site, variant: str) -> None:
     above = LEVELS[LEVELS.index(variant) + 1 :]
     masked = [_lacking(level)[0] for level in above[:1]]
-    seen = site.run(USE, stdin=masked).result
+    seen = site.play("variants.chosen", lacking=masked)
     assert (seen["variant"], seen["served"]) == (variant, True)
     assert {Path(path).stem.partition("-")[2] for path in seen["libraries"]} == {variant}
     torch.testing.assert_close(torch.tensor(seen["answer"]), torch.tensor(seen["eager"]))
@@ -97,12 +77,12 @@ def test_the_best_that_the_flags_allow_is_chosen_and_agrees(site: Site, variant:
 @pytest.mark.parametrize(("capability", "at_most"), [("default", "x86-64-v2"), ("avx2", "x86-64-v3")])
 def test_what_torch_is_kept_to_keeps_the_wheel_too(site: Site, capability: str, at_most: str) -> None:
     best = [level for level in BUILT if LEVELS.index(level) <= LEVELS.index(at_most)][-1]
-    seen = site.run(USE, stdin=[], ATEN_CPU_CAPABILITY=capability).result
+    seen = site.play("variants.chosen", environment={"ATEN_CPU_CAPABILITY": capability})
     assert (seen["variant"], seen["served"]) == (best, True)
 
 
 def test_a_processor_below_all_of_them_runs_eagerly(site: Site) -> None:
-    finished = site.run(USE, stdin=_lacking(BUILT[0]) or ["sse2"])
+    finished = site.process("variants.chosen", lacking=_lacking(BUILT[0]) or ["sse2"])
     assert finished.result["served"] is False
     assert finished.result["answer"] == finished.result["eager"]
     assert finished.stderr.count("PrecompileWarning") == 1

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.conftest import REPOSITORY, Site
+from tests.conftest import REPOSITORY, TESTS, Site
 from tests.wheel.conftest import EPOCH, TORCH, Built, Environment, build, run
 
 
@@ -161,17 +161,13 @@ def test_pip_check_finds_nothing(environment: Environment) -> None:
     assert lines == []
 
 
+def in_isolation(environment: Environment, scenario: str) -> Any:
+    return json.loads(run(environment.python, "-I", TESTS / "scenarios" / "in_isolation.py", scenario))
+
+
 def test_the_installed_wheel_hits_and_imports_no_compiler(environment: Environment) -> None:
-    code = """
-import sys, torch, kiosk
-x = torch.randn(6)
-with torch.no_grad():
-    torch.testing.assert_close(kiosk.tint(x), torch.sigmoid(x) * 2)
-status = kiosk._precompiled.status()["entrypoints"]["tint"]
-loaded = [name for name in ("torch._dynamo", "torch._inductor", "hatch_precompile") if name in sys.modules]
-print(status["hits"], status["misses"], loaded, kiosk.tint is sys.modules["kiosk.prints"].tint)
-"""
-    assert run(environment.python, "-I", "-c", code).strip() == "1 0 [] True"
+    seen = in_isolation(environment, "a_call")
+    assert seen == {"hits": 1, "misses": 0, "imported": [], "same": True}
 
 
 def test_pip_uninstalls_every_file_and_leaves_another_wheel(built: Built, zoo: Site, tmp_path: Path) -> None:
@@ -184,17 +180,7 @@ def test_pip_uninstalls_every_file_and_leaves_another_wheel(built: Built, zoo: S
     run(python, "-m", "pip", "install", "--no-deps", "--no-index", built.wheel)
     run(python, "-m", "pip", "uninstall", "--yes", "kiosk")
     assert sorted(path.name for path in site.iterdir()) == ["parent.pth", "zoo"]
-    seen = (
-        Site(site)
-        .run("""
-import torch, zoo.functions, probe
-with torch.no_grad():
-    zoo.functions.whiten(torch.randn(2, 3, 4, 5))
-probe.result(hits=probe.hits("whiten"))
-""")
-        .result
-    )
-    assert seen == {"hits": 1}
+    assert Site(site).play("wheels.hits_of_the_zoo") == 1
 
 
 def test_two_wheels_of_ours_in_one_process_do_not_notice_each_other(
@@ -202,37 +188,11 @@ def test_two_wheels_of_ours_in_one_process_do_not_notice_each_other(
 ) -> None:
     site = zoo.copy(tmp_path / "site")
     shutil.copytree(environment.site / "kiosk", site.directory / "kiosk")
-    seen: Any = site.run("""
-import torch, zoo, kiosk, probe
-import zoo.functions
-x, image = torch.randn(6), torch.randn(2, 3, 4, 5)
-hits = lambda: [probe.hits("tint", "kiosk"), probe.hits("whiten", "zoo")]
-with torch.no_grad():
-    kiosk.tint(x), zoo.functions.whiten(image)
-    both = hits()
-    zoo._precompiled.uninstall()
-    kiosk.tint(x), zoo.functions.whiten(image)
-probe.result(both=both, after=probe.hits("tint", "kiosk"))
-""").result
-    assert seen == {"both": [1, 1], "after": 2}
+    assert site.play("wheels.hits_of_both") == {"both": [1, 1], "kiosk": [2]}
 
 
 def test_a_compile_of_the_users_traces_through_an_entrypoint(environment: Environment) -> None:
-    code = """
-import torch, kiosk
-def larger(x):
-    return kiosk.tint(x) + 1
-compiled = []
-def backend(graph, inputs):
-    compiled.append(graph)
-    return graph.forward
-x = torch.randn(9)
-with torch.no_grad():
-    answer = torch.compile(larger, backend=backend, fullgraph=True)(x)
-    torch.testing.assert_close(answer, torch.sigmoid(x) * 2 + 1)
-print(len(compiled))
-"""
-    assert run(environment.python, "-I", "-c", code).strip() == "1"
+    assert in_isolation(environment, "graphs_of_a_function_around_it") == 1
 
 
 @pytest.fixture(scope="module")

@@ -28,15 +28,7 @@ def test_the_bundle_says_what_makes_its_samples(zoo: Site) -> None:
 
 
 def test_the_calls_are_served(zoo: Site) -> None:
-    seen = zoo.run("""
-import torch, zoo, zoo.used, probe
-model = zoo.used.Ripple().eval()
-with torch.inference_mode():
-    x = torch.randn(6)
-    served = [probe.served("ripple", lambda: model(x)), probe.served("ripple", lambda: model(torch.randn(7)))]
-    close = torch.allclose(model(x), torch.sin(x) * 3)
-with torch.no_grad():
-    served.append(probe.served("ripple", lambda: model(torch.randn(6))))
-probe.result(served=served, close=close, compilers=probe.compilers())
-""").result
-    assert seen == {"served": [True, False, False], "close": True, "compilers": []}
+    seen = zoo.play("workload.calls_like_those_of_the_workload_and_others")
+    assert seen["served"] == {"the same": True, "another size": False, "another mode": False}
+    assert seen["right"]
+    assert seen["imported"] == []

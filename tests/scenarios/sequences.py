@@ -1,10 +1,14 @@
-"""Random sequences of what users do with a model, each call against eager; run in a process of its own."""
+"""Random sequences of what users do with a model (tests/weights/src), each call against eager code."""
+
+from __future__ import annotations
 
 import copy
 import gc
 import io
 import pickle
 import random
+from collections.abc import Callable
+from typing import Any
 
 import probe
 import steady  # noqa: F401  # it installs the wheel
@@ -12,7 +16,7 @@ import torch
 from steady.model import inputs, trained
 
 
-def called(net, _):
+def called(net: Any, _: list[Any]) -> Any:
     given = inputs(random.randrange(10**6))
     kind = net.first.weight.dtype
     given = tuple(each.to(kind) for each in given)
@@ -23,7 +27,7 @@ def called(net, _):
     return net
 
 
-def stepped(net, _):
+def stepped(net: Any, _: list[Any]) -> Any:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     for parameter in net.parameters():
         parameter.grad = torch.randn_like(parameter)
@@ -31,17 +35,17 @@ def stepped(net, _):
     return net
 
 
-def loaded(net, _):
+def loaded(net: Any, _: list[Any]) -> Any:
     net.load_state_dict(trained(random.randrange(10**6)).state_dict())
     return net
 
 
-def assigned(net, _):
+def assigned(net: Any, _: list[Any]) -> Any:
     net.load_state_dict(trained(random.randrange(10**6)).state_dict(), assign=True)
     return net
 
 
-def replaced(net, _):
+def replaced(net: Any, _: list[Any]) -> Any:
     owner, name = random.choice(
         [(net.first, "weight"), (net.second, "bias"), (net.picture, "weight"), (net.norm, "weight")]
     )
@@ -50,19 +54,18 @@ def replaced(net, _):
     return net
 
 
-def moved(net, _):
-    return random.choice(
-        [
-            lambda: net.to(torch.float64),
-            lambda: net.to(torch.float32),
-            lambda: net.half().float(),
-            lambda: net.to(memory_format=torch.channels_last),
-            lambda: net.to(memory_format=torch.contiguous_format),
-        ]
-    )()
+def moved(net: Any, _: list[Any]) -> Any:
+    ways: list[Callable[[], Any]] = [
+        lambda: net.to(torch.float64),
+        lambda: net.to(torch.float32),
+        lambda: net.half().float(),
+        lambda: net.to(memory_format=torch.channels_last),
+        lambda: net.to(memory_format=torch.contiguous_format),
+    ]
+    return random.choice(ways)()
 
 
-def written(net, _):
+def written(net: Any, _: list[Any]) -> Any:
     with torch.no_grad():
         random.choice([net.second.weight, net.picture.weight, net.norm.bias]).mul_(1.5)
         net.norm.running_mean.add_(0.1)
@@ -70,37 +73,37 @@ def written(net, _):
     return net
 
 
-def given_other_memory(net, _):
+def given_other_memory(net: Any, _: list[Any]) -> Any:
     net.first.weight.data = torch.randn(512, 128, dtype=net.first.weight.dtype) / 10
     return net
 
 
-def copied(net, _):
+def copied(net: Any, _: list[Any]) -> Any:
     return copy.deepcopy(net)
 
 
-def pickled(net, _):
+def pickled(net: Any, _: list[Any]) -> Any:
     return pickle.loads(pickle.dumps(net))
 
 
-def saved(net, _):
+def saved(net: Any, _: list[Any]) -> Any:
     file = io.BytesIO()
     torch.save(net, file)
     file.seek(0)
     return torch.load(file, weights_only=False)
 
 
-def new(net, nets):
+def new(net: Any, nets: list[Any]) -> Any:
     nets.append(net)
     return trained(random.randrange(10**6))
 
 
-def another(net, nets):
+def another(net: Any, nets: list[Any]) -> Any:
     nets.append(net)
     return nets.pop(random.randrange(len(nets)))
 
 
-def deleted(net, nets):
+def deleted(net: Any, nets: list[Any]) -> Any:
     del net
     gc.collect()
     return nets.pop() if nets else trained(random.randrange(10**6))
@@ -112,12 +115,13 @@ ACTIONS = [
 ]
 
 
-def run(sequences, seed):
+def run(sequences: int, seed: int) -> int:
     """Returns how many calls were made."""
     random.seed(seed)
     calls = 0
     for _ in range(sequences):
-        nets, net = [], trained(random.randrange(10**6))
+        nets: list[Any] = []
+        net = trained(random.randrange(10**6))
         for _ in range(random.randrange(2, 8)):
             if random.random() < 0.5:
                 net = called(net, nets)

@@ -1,0 +1,137 @@
+"""Calls of the lab (tests/transparency/lab) that no entry fits, or that somebody else has a say in."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import lab
+import probe
+import torch
+from lab import core
+
+torch.set_grad_enabled(False)
+
+X = torch.arange(4.0)
+NINE = torch.ones(9)
+
+
+class Running:
+    """A backend of torch.compile that counts how often what it compiled runs."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    def __call__(self, graph: Any, inputs: object) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            self.ran += 1
+            return graph.forward(*args)
+
+        return run
+
+
+def a_miss_of_what_somebody_else_compiled(compiled: str) -> dict[str, Any]:
+    """How often their code ran in it, and whether the answer is right."""
+    backend = Running()
+    torch.compile(getattr(core, compiled), backend=backend)(NINE)
+    before = backend.ran
+    answer = core.outer(NINE)
+    return {"ran": backend.ran - before, "right": torch.equal(answer, torch.sin(NINE) * 2)}
+
+
+def their_own_calls_of_what_they_compiled() -> dict[str, int]:
+    """Two misses and a hit: how often their code ran, and the hits."""
+    backend = Running()
+    theirs = torch.compile(core.outer, backend=backend)
+    for x in (NINE, NINE, X):
+        theirs(x)
+    return {"ran": backend.ran, "hits": probe.hits("outer", "lab")}
+
+
+def deep_recursion(depth: int) -> dict[str, Any]:
+    """The answer, and how many calls were misses."""
+    sys.setrecursionlimit(200_000)
+    answer = core.down(torch.zeros(1), depth)
+    return {"answer": answer.item(), "misses": probe.misses("down", "lab")}
+
+
+def deepest_recursion() -> int:
+    """That the ordinary limit allows."""
+    low, high = 1, 1000
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            core.down(torch.zeros(1), middle)
+            low = middle
+        except RecursionError:
+            high = middle
+    return low
+
+
+def traceback_of_an_error() -> dict[str, Any]:
+    """Its lines below this function, the error, and what it was raised in the handling of."""
+    try:
+        core.keywords(X, "not a number")
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        lines = [(frame.name, frame.lineno, frame.line) for frame in frames]
+        return {"lines": lines, "error": repr(error), "context": repr(error.__context__)}
+    raise AssertionError("no error")
+
+
+def a_miss_that_is_an_error() -> None:
+    """After a hit."""
+    core.Strict()(X)
+    core.Strict()(torch.ones(5))
+
+
+def misses_that_are_compiled() -> dict[str, int]:
+    """A hit and two misses: how often compiled code ran, and the hits."""
+    backend = Running()
+    torch.compile = functools.partial(torch.compile, backend=backend)
+    model = core.Jitted()
+    for x in (X, torch.ones(5), torch.ones(5)):
+        model(x)
+    return {"ran": backend.ran, "hits": probe.hits("jitted", "lab")}
+
+
+def _with_a_disabled_function_around_it() -> None:
+    def around() -> None:
+        core.scaled(X)
+
+    torch.compiler.disable(around)()
+
+
+def _with_dynamo_disabled() -> None:
+    import torch._dynamo.config
+
+    torch._dynamo.config.disable = True
+    core.scaled(X)
+
+
+WAYS: dict[str, Callable[[], Any]] = {
+    "disable": lambda: torch.compiler.disable(core.scaled)(X),
+    "disable of a module": lambda: torch.compiler.disable(core.Base())(X),
+    "disable around it": _with_a_disabled_function_around_it,
+    "stance": lambda: torch.compiler.set_stance("force_eager")(core.scaled)(X),
+    "config": _with_dynamo_disabled,
+}
+
+
+def told_to_keep_out(way: str) -> list[int]:
+    """Hits of a call of a function or of a module."""
+    WAYS[way]()
+    return [probe.hits(name, "lab") for name in ("scaled", "base")]
+
+
+def status_after_a_call() -> Any:
+    core.scaled(X)
+    return lab._precompiled.status()
+
+
+def hits_in_a_function_of_torch_that_keeps_itself_out() -> int:
+    torch._disable_dynamo(core.scaled)(X)
+    return probe.hits("scaled", "lab")

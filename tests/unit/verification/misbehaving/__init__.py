@@ -1,0 +1,1 @@
+"""A package that stands for one that was built."""

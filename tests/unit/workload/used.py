@@ -1,0 +1,56 @@
+"""Workloads: each calls targets in its own way, or fails."""
+
+import torch
+from used_model import Heir, Net, Plain, Special, double
+
+
+def net():
+    first, second = Net(2), Net()
+    first(torch.zeros(2))
+    second(torch.zeros(3), twice=True)
+    Special()(torch.zeros(4))
+    second.forward(torch.zeros(5))
+
+
+def methods():
+    one, heir = Plain(), Heir()
+    one.method(torch.zeros(1))
+    heir.method(torch.zeros(2))
+    Plain.made(torch.zeros(3))
+    Heir.made(torch.zeros(4))
+    heir.loose(torch.zeros(5))
+
+
+def function():
+    double(torch.zeros(1))
+    import used_later
+
+    used_later.again()
+
+
+def other_mode():
+    with torch.enable_grad():
+        double(torch.zeros(1))
+
+
+def both_modes():
+    other_mode()
+    double(torch.zeros(2))
+
+
+def nothing():
+    pass
+
+
+def failing():
+    double(torch.zeros(1))
+    raise LookupError("no data")
+
+
+def stubborn():
+    with torch.enable_grad():
+        x = torch.ones(1, requires_grad=True) * 2
+    double(x)
+
+
+NUMBER = 5
