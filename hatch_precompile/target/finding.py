@@ -74,6 +74,21 @@ class Declared:
 
 def find_declared(entrypoint: Entrypoint) -> Declared:
     """Import the target. Raises CaptureError naming the key if it is nothing that can be compiled."""
+    declared = _declared(entrypoint)
+    function = inspect.unwrap(declared.function())
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        kind = "is asynchronous"
+    elif inspect.isgeneratorfunction(function):
+        kind = "is a generator"
+    else:
+        return declared
+    raise CaptureError(
+        f'target = "{entrypoint.target}" {kind}, which torch.compile does not take; '
+        "name a function that it calls"
+    )
+
+
+def _declared(entrypoint: Entrypoint) -> Declared:
     module_name, _, qualname = entrypoint.target.partition(":")
     value = find_reference(entrypoint.target, "target")
     if isinstance(value, type):

@@ -63,6 +63,11 @@ class TestTargets:
                 f'no torch.nn.Module; name one of its methods, as in "{MODELS}:Plain.method"',
             ),
             ({"target": "Fine.forward"}, f'name the class, "{MODELS}:Fine", so that calling the module runs'),
+            (
+                {"target": "later"},
+                'later" is asynchronous, which torch.compile does not take; name a function',
+            ),
+            ({"target": "piecewise"}, 'piecewise" is a generator, which torch.compile does not take'),
             ({"target": "Needy"}, "Needy() raised TypeError: Needy.__init__() missing 1 required positional"),
             ({"target": "Needy"}, 'name a callable that makes one with the key "instance"'),
             (

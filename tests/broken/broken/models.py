@@ -65,6 +65,14 @@ def fine(x):
     return torch.sin(x) + 1
 
 
+async def later(x):
+    return torch.sin(x) + 1
+
+
+def piecewise(x):
+    yield torch.sin(x) + 1
+
+
 def two_faced(x):
     return x + (2 if torch.compiler.is_compiling() else 1)
 
