@@ -42,10 +42,11 @@ class Site:
     """A directory with installed packages; `play` and `run` start fresh processes that import from it.
 
     Nothing is in those processes' environment but where to import from: no home, no compiler, an
-    empty PATH. `probe` (tests/support/probe.py) is importable in them.
+    empty PATH. `probe` (tests/support/probe.py) is importable in them. timeout: of each, in seconds.
     """
 
     directory: Path
+    timeout: float = 300
 
     def run(
         self, code: str, *, ok: bool = True, cwd: Path | None = None, stdin: Any = None, **env: str
@@ -64,7 +65,7 @@ class Site:
             input=json.dumps(stdin),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=self.timeout,
             check=False,
         )
         if ok:

@@ -8,6 +8,7 @@ Writes conformance.json and conformance.md. Exits with 1 if a model did not buil
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import tempfile
@@ -70,6 +71,7 @@ def _measure(name: str, size: str) -> dict[str, Any]:
         start = time.monotonic()
         site = build_entrypoints("gallery", [table], HERE, Path(folder) / "work")
         build_s = time.monotonic() - start
+        site = dataclasses.replace(site, timeout=1800)  # some are large
         arguments = {"name": name, "size": size, "target": case.target.partition(":")[0]}
         scenario = "conformance.timed_calls"
         eager = site.play(scenario, environment={"HATCH_PRECOMPILE": "off"}, **arguments)
