@@ -51,6 +51,7 @@ _UNSEEN = {
 }
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: other classes cannot be changed
 _DEEP = 4
+_ADDED = b"# added by hatch-precompile"
 
 
 def check_inputs(records: Any) -> None:
@@ -293,19 +294,20 @@ def _global(module: str, name: str, expected: Any) -> None:
 
 
 def file_mark(path: str) -> str:
-    """What a file holds."""
+    """What a file holds, but for the line that a build adds to a package's `__init__`."""
     with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()[:16]
+        lines = [line.rstrip() for line in file if _ADDED not in line]
+    return hashlib.sha256(b"\n".join(lines)).hexdigest()[:16]
 
 
 def _builtins(module: str, names: Any) -> None:
-    hidden = [name for name in names if name in resolve(module, ()).__dict__]
+    hidden = [] if _left_out(module) else [name for name in names if name in resolve(module, ()).__dict__]
     if hidden:
         raise Stale(f"{module}.{hidden[0]} hides the builtin {hidden[0]}, which at the build it did not")
 
 
 def _absent(module: str, name: str) -> None:
-    if hasattr(resolve(module, ()), name):
+    if not _left_out(module) and hasattr(resolve(module, ()), name):
         raise Stale(f"{module} has {name}, which at the build it had not")
 
 
@@ -315,7 +317,7 @@ def attribute_mark(owner: Any, name: str) -> Any:
 
 
 def _attribute(module: str, steps: Any, name: str, expected: Any) -> None:
-    if attribute_mark(resolve(module, steps), name) != expected:
+    if not _left_out(module) and attribute_mark(resolve(module, steps), name) != expected:
         raise Stale(f"{spell(module, steps)}.{name} has changed since the build")
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import collections
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from hatch_precompile.runtime import runtime
+from hatch_precompile.wheel.shim import with_shim
 from tests.inputs import absent, executed
 from tests.inputs.capturing import captured
 
@@ -97,6 +101,15 @@ def test_a_table_that_such_code_reads_counts_with_its_file(monkeypatch: pytest.M
     assert [module for _, module, _ in records] == [executed.__name__]
 
 
+def test_the_line_that_a_build_adds_is_no_change_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "__init__.py"
+    marks = []
+    for content in (b"X = 1", with_shim(b"X = 1", "package"), b"X = 2"):
+        file.write_bytes(content)
+        marks.append(runtime("inputs").file_mark(file))
+    assert marks[0] == marks[1] != marks[2]
+
+
 def test_a_zero_has_a_sign() -> None:
     asked = captured(executed.divides, X, 0.0)
     assert asked.verdict() == ""
@@ -113,6 +126,14 @@ def test_the_order_of_a_dict(call: Any, served: bool) -> None:
     assert one.verdict() == ""
     one.frame_locals["table"] = {"b": X + 1, "a": X}
     assert (one.verdict() == "") is served
+
+
+def test_an_ordered_dict_has_an_order_of_its_own() -> None:
+    table = collections.OrderedDict(a=X, b=X + 1)
+    one = captured(executed.lists_keys, X, table)
+    assert one.verdict() == ""
+    table.move_to_end("a")
+    assert one.verdict() == "refused by a guard"
 
 
 def test_the_order_of_keywords_does_not_count() -> None:

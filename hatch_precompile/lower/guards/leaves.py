@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -95,7 +96,9 @@ def _dict_length(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) ->
     if len(keys) > 1 and plain and node.source != f"L[{text.variadic!r}]":
         # The trace knows the order, which can be seen in what it returns; of keywords nobody expects one.
         order = text.constant(keys, None, user_line(leaf))
-        text.require(f"list(dict.keys({variable})) == {order}", "DICT_ORDER")
+        # An OrderedDict has an order of its own, which `dict.keys` does not see.
+        own = variable if type(node.value) is collections.OrderedDict else f"dict.keys({variable})"
+        text.require(f"list({own}) == {order}", "DICT_ORDER")
 
 
 def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:

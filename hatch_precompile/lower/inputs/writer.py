@@ -205,7 +205,8 @@ class _Writer:
             for name in sorted(set(code.co_names) & own.keys()):
                 value = own[name]
                 if isinstance(value, type):
-                    self.folded.classes[value] = None
+                    if self._is_named(value):
+                        self.folded.classes[value] = None
                 elif isinstance(value, (dict, list, set)):
                     files.add(module)  # it may fill up as a process goes on; this says how it begins
                 elif (found := self.runtime.mark(value, True)) != self.runtime.type_name(type(value)):
@@ -218,12 +219,20 @@ class _Writer:
         for module in sorted(files):
             yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
 
+    def _is_named(self, cls: type) -> bool:
+        try:
+            self.namer.reference(cls)
+        except Unsupported:
+            return False
+        return True
+
     def builtins(self) -> Iterator[Record]:
         """Builtins that a global of the same name would hide. Dynamo guards the builtins themselves."""
         names: dict[str, set[str]] = {}
         for module, name in self.folded.builtins:
             found = sys.modules.get(module)
-            if found is not None and not _is_torch(getattr(found, "__file__", None) or ""):
+            own = not _is_torch(getattr(found, "__file__", None) or "")
+            if found is not None and own and name not in vars(found):
                 names.setdefault(module, set()).add(name)
         for module, hidden in sorted(names.items()):
             yield ("builtins", module, tuple(sorted(hidden)))
@@ -235,10 +244,16 @@ class _Writer:
             if place is None:
                 if self._is_covered(function.__code__, [each.__code__ for each in self.folded.functions]):
                     continue
-                raise Unsupported(
-                    f"{name} of {function.__qualname__}, which has no name, is in the trace", where, NAME_IT
-                )
-            yield ("attribute", *place, name, self.runtime.attribute_mark(function, name))
+                module = _module_of(function.__code__, nested=True)
+                if module is None:
+                    raise Unsupported(
+                        f"{name} of {function.__qualname__}, which has no name, is in the trace",
+                        where,
+                        NAME_IT,
+                    )
+                yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+            else:
+                yield ("attribute", *place, name, self.runtime.attribute_mark(function, name))
 
     # -- classes ---------------------------------------------------------------------------------
 
