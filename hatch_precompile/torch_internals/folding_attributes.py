@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from hatch_precompile.torch_internals.folding_results import constants, folded, of_torch, where
+from hatch_precompile.torch_internals.folding_results import constants, folded, of_torch
 
 __all__ = ["watch_attributes"]
 
@@ -66,7 +66,7 @@ def _of_function(function: Any, name: str) -> None:
         and not of_torch(function.__code__.co_filename)
         and (name in _OF_FUNCTIONS or not hasattr(function, name))
     ):
-        folded().looked_at.setdefault((function, name), where())
+        folded().looked_at[function, name] = None
 
 
 def _dict_contains(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,10 +7,12 @@ enumeration's `_missing_`, a `__getattribute__`: what they answer is in the grap
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import hatch_precompile
@@ -38,10 +40,17 @@ def _run(own: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(self, InliningInstructionTranslator):
             return own(self)  # below one that is watched
         helpers = folded().helpers
+        collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
 
         def called(frame: Any, event: str, argument: Any) -> None:
-            if event == "call" and _is_programs(frame.f_code.co_filename):
-                helpers.setdefault(frame.f_code, frame.f_globals)
+            code = frame.f_code
+            if (
+                event == "call"
+                and _is_programs(code.co_filename)
+                and code not in helpers
+                and not _is_beside(frame, run.__code__, collecting)
+            ):
+                helpers[code] = frame.f_globals
 
         before = sys.getprofile()
         sys.setprofile(called)
@@ -65,6 +74,20 @@ def _compile(own: Callable[..., Any]) -> Callable[..., Any]:
             sys.setprofile(before)
 
     return call_user_compiler
+
+
+def _is_beside(frame: Any, run: CodeType, collecting: Container[Any]) -> bool:
+    """Whether code runs for the process and not for the trace: below an import, or the garbage collector."""
+    while frame is not None and frame.f_code is not run:
+        code = frame.f_code
+        if (
+            code.co_filename.startswith("<frozen importlib")
+            or code.co_name == "__del__"
+            or code in collecting
+        ):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @functools.cache

@@ -55,8 +55,9 @@ class Folded:
 
     functions: those whose code was traced, with whether a guard led to each; helpers: code of the program
     that ran while tracing, with its globals; classes: all that took part; attributes: names looked up
-    looked_at: (function, its attribute) -> the line; builtins: (module, name) of those that no global hides
+    looked_at: (function, its attribute); builtins: (module, name) of those that no global hides
     absent: (module, name) of attributes that were asked for and are not there
+    copied: dynamo's name -> identity, of objects that copy.deepcopy has told apart
     environment: variables with their values, None for one that is not set
     names: (module, name) of globals of the standard library, which dynamo takes for constant
     objects: instances and members of enumerations that were met without a guard
@@ -75,9 +76,10 @@ class Folded:
     installed: dict[str, bool] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
     called: dict[int, Any] = field(default_factory=dict)
-    looked_at: dict[tuple[FunctionType, str], str] = field(default_factory=dict)
+    looked_at: dict[tuple[FunctionType, str], None] = field(default_factory=dict)
     builtins: set[tuple[str, str]] = field(default_factory=set)
     absent: set[tuple[str, str]] = field(default_factory=set)
+    copied: dict[str, int] = field(default_factory=dict)
 
 
 _KEPT = "_precompile_folded"

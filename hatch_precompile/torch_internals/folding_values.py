@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+import torch
+
 from hatch_precompile.torch_internals.folding_results import (
+    folded,
     in_the_library,
     of_torch,
     stop,
@@ -63,16 +68,34 @@ def _is_steady(variable: Any) -> bool:
 
 
 def _id(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.variables.constant import FakeIdVariable
 
     def call_id(self: Any, tx: Any, *args: Any) -> Any:
+        if tx.f_code.co_filename == copy.__file__:
+            # A key of the memo of copy.deepcopy, which tells copied objects apart. One of dynamo's made-up
+            # ids is just that: it gets neither into the graph nor into the bytecode.
+            real = args[0].get_id(tx)
+            source = args[0].source
+            if real is not None and source is not None:
+                value = tx.output.resolve_source_value(source)
+                if type(value) not in _ATOMIC:
+                    install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
+                    folded().copied[source.name] = real
+                return FakeIdVariable(real)
         result = own(self, tx, *args)
-        # In the standard library (copy.deepcopy) it is a key of a dict. A made-up id lets nothing out.
         if not isinstance(result, FakeIdVariable) and not in_the_library(tx.f_code.co_filename):
             stop("id() of an object, which is its address in one process", "Compare objects with `is`.")
         return result
 
     return call_id
+
+
+# A copy of these is the object itself.
+_ATOMIC = {
+    *(int, float, complex, bool, str, bytes, type(None), type, range, torch.dtype, torch.device),
+    *(FunctionType, BuiltinFunctionType, type(Ellipsis)),
+}
 
 
 def _constant_method(own: Callable[..., Any]) -> Callable[..., Any]:

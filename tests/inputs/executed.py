@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import enum
+import gc
 import math
 from typing import Any, ClassVar
 
@@ -217,3 +219,43 @@ def tries_a_function(x: Tensor) -> Tensor:
 
 def takes_from_the_dict_of_a_function(x: Tensor) -> Tensor:
     return x * annotated.__dict__.get("flag", 3.0)
+
+
+# -- objects that are copied ----------------------------------------------------------------------
+
+
+class Options:
+    """What a configuration is: values, and objects of its own."""
+
+    def __init__(self) -> None:
+        self.scale, self.name = 2.0, "one"
+        self.lists = [[1.0], [2.0]]
+
+
+def copies_options(x: Tensor, options: Options) -> Tensor:
+    own = copy.deepcopy(options)
+    own.lists[0].append(3.0)
+    return x * own.scale + len(own.lists[1])
+
+
+# -- code that runs beside ------------------------------------------------------------------------
+
+COLLECTED = 0
+
+
+def collects(phase: str, info: dict[str, int]) -> None:
+    """What programs hand to gc.callbacks."""
+    global COLLECTED
+    COLLECTED += 1
+
+
+class Awake(enum.Enum):
+    ONE = 1.0
+
+    def __format__(self, how: str) -> str:
+        gc.collect()
+        return how
+
+
+def collects_while_traced(x: Tensor) -> Tensor:
+    return x * len(f"{Awake.ONE:abc}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,4 +164,25 @@ def test_what_an_object_does_not_have_may_come(call: Any) -> None:
 def test_what_the_trace_sets_itself_is_no_matter() -> None:
     one = captured(executed.sets_and_asks, X, executed.Marked())
     one.frame_locals["marked"] = executed.Marked()
+    assert one.verdict() == ""
+
+
+def test_of_objects_that_are_copied_it_counts_which_are_the_same() -> None:
+    one = captured(executed.copies_options, X, executed.Options())
+    assert one.verdict() == ""
+    another = one.frame_locals["options"] = executed.Options()
+    assert one.verdict() == ""
+    another.lists[1] = another.lists[0] = [2.0]
+    assert one.verdict() == "refused by a guard"
+
+
+def test_what_the_garbage_collector_calls_is_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.callbacks.append(executed.collects)
+    try:
+        one = captured(executed.collects_while_traced, X)
+    finally:
+        gc.callbacks.remove(executed.collects)
+    assert executed.COLLECTED
+    assert "collects" not in {steps[-1][1] for kind, _, steps, *_ in one.records if kind == "function"}
+    monkeypatch.setattr(executed, "COLLECTED", -1)
     assert one.verdict() == ""

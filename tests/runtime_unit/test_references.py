@@ -329,6 +329,7 @@ class TestConstants:
         encoded = Namer({}).constant(Mode.READ | Mode.RUN)
         assert references.spell(*encoded[1:3]).endswith(".Mode(READ|RUN)")
 
+    @pytest.mark.parametrize("value", [object(), lambda x: x, type("Local", (), {})])
     def test_what_has_no_name_is_refused_with_advice(self, value: Any) -> None:
         with pytest.raises(Unsupported, match=r"has no name that another process could find it by") as caught:
             Namer({}).constant(value, None, "model.py:3 in forward")

@@ -113,6 +113,10 @@ class _Writer:
             self._relation(relation)
         for leaf in self.root.epilogue:
             self._expression(leaf)
+        copied = [self._by_source[name] for name in self.inputs.copied if name in self._by_source]
+        if len(copied) > 1:
+            ids = ", ".join(f"id({name})" for name in copied)
+            self.text.require(f"len({{{ids}}}) == {len(copied)}", "COPIED")
         return LoweredGuards(
             source=self.text.source(),
             stub=self.text.stub(),

@@ -57,7 +57,8 @@ class Inputs:
     """records: compared when the entry is loaded; the rest is asked at each call as well.
 
     environment: (name, value or None); state: functions with what they answered; called: ids of the
-    modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword
+    modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword;
+    copied: dynamo's names of objects that are not one another
     """
 
     records: tuple[Record, ...] = ()
@@ -65,6 +66,7 @@ class Inputs:
     state: tuple[Call, ...] = ()
     called: frozenset[int] = frozenset()
     variadic: str = ""
+    copied: tuple[str, ...] = ()
 
 
 def inputs_of(
@@ -108,6 +110,8 @@ def inputs_of(
         tuple(state),
         frozenset(folded.called),
         code.co_varnames[last] if code.co_flags & inspect.CO_VARKEYWORDS else "",
+        # Those that are one object are compared by a guard of dynamo's.
+        tuple({identity: name for name, identity in folded.copied.items()}.values()),
     )
 
 
@@ -139,12 +143,7 @@ class _Writer:
                     files.add(module)
                     continue
                 if place is None:
-                    raise Unsupported(
-                        f"the code of {code.co_qualname} is in the trace and has no name that another "
-                        "process could find it by, to see whether it is still the same",
-                        f"{code.co_filename}:{code.co_firstlineno}",
-                        NAME_IT,
-                    )
+                    raise _nameless(code)
             cells = function is not None and not self.folded.functions[function]
             found = runtime("references").resolve(*place)
             known[place] = (self.runtime.function_mark(found, cells), cells)
@@ -239,18 +238,14 @@ class _Writer:
         yield from (("absent", *each) for each in sorted(self.folded.absent))
 
     def function_attributes(self) -> Iterator[Record]:
-        for (function, name), where in self.folded.looked_at.items():
+        for function, name in self.folded.looked_at:
             place = self._place(function.__code__, function)
             if place is None:
                 if self._is_covered(function.__code__, [each.__code__ for each in self.folded.functions]):
                     continue
                 module = _module_of(function.__code__, nested=True)
                 if module is None:
-                    raise Unsupported(
-                        f"{name} of {function.__qualname__}, which has no name, is in the trace",
-                        where,
-                        NAME_IT,
-                    )
+                    raise _nameless(function.__code__)
                 yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
             else:
                 yield ("attribute", *place, name, self.runtime.attribute_mark(function, name))
@@ -367,6 +362,15 @@ class _Writer:
                 "Let it take and return numbers and words only, or call it outside of the traced code.",
             ) from None
         return ("call", function, args, kwargs, value, name)
+
+
+def _nameless(code: CodeType) -> Unsupported:
+    return Unsupported(
+        f"the code of {code.co_qualname} is in the trace and has no name that another "
+        "process could find it by, to see whether it is still the same",
+        f"{code.co_filename}:{code.co_firstlineno}",
+        NAME_IT,
+    )
 
 
 def function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[str, Any, str]:
