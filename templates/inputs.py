@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from .references import Stale, decode, fingerprint, is_torchs, resolve, spell
+from .references import Stale, decode, fingerprint, is_torchs, resolve, spell, unwrap
 
 __all__ = [
     "CALL_CHECKS",
@@ -35,6 +35,7 @@ __all__ = [
     "is_described",
     "mark",
     "registered",
+    "table_mark",
     "type_name",
 ]
 
@@ -119,11 +120,9 @@ def described(cls: type, names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
     found = ((name, own[name]) for name in sorted(filter(names.__contains__, own)) if name not in _UNSEEN)
     if cls.__module__.partition(".")[0] == "torch":
         # Dynamo knows what many of these do, such as Module.__getattr__, and does not trace them. It puts
-        # an __init__ of its own into torch.nn.Module.
+        # wrappers around some of torch.nn.Module's, when it is imported.
         return tuple(
-            (name, fingerprint(value))
-            if isinstance(value, FunctionType) and name != "__init__"
-            else (name, mark(value, held))
+            (name, fingerprint(unwrap(value)) if isinstance(value, FunctionType) else mark(value, held))
             for name, value in found
         )
     return tuple((name, mark(value, held)) for name, value in found)
@@ -287,10 +286,25 @@ def _installed(name: str, expected: bool) -> None:
 def _global(module: str, name: str, expected: Any) -> None:
     owner = resolve(module, ())
     found = mark(getattr(owner, name), True) if hasattr(owner, name) else None
-    if isinstance(getattr(owner, name, None), dict) and type(found) is tuple and type(expected) is tuple:
-        found = tuple(item for item in found if item in expected)  # others register what is theirs
     if found != expected:
         raise Stale(f"{module}.{name} has changed since the build")
+
+
+def table_mark(value: Any) -> Any:
+    """What counts of a value that a table has for a class."""
+    return fingerprint(value) if isinstance(value, FunctionType) else mark(value, True)
+
+
+def _table(module: str, name: str, entries: Any, absent: Any) -> None:
+    """entries: the names of classes, each with the mark of what the table has for it"""
+    table = getattr(resolve(module, ()), name, None)
+    here = {type_name(cls): value for cls, value in table.items()} if type(table) is dict else {}
+    for cls, expected in entries:
+        if cls not in here or table_mark(here[cls]) != expected:
+            raise Stale(f"{module}.{name} has another entry for {cls} than at the build, or none")
+    for cls in absent:
+        if cls in here:
+            raise Stale(f"{module}.{name} has an entry for {cls}, which at the build it had not")
 
 
 def file_mark(path: str) -> str:
@@ -342,6 +356,7 @@ _CHECKS = {
     "call": _call,
     "installed": _installed,
     "global": _global,
+    "table": _table,
     "builtins": _builtins,
     "absent": _absent,
     "attribute": _attribute,

@@ -94,7 +94,7 @@ _TAGGING = {"patched_init": "init", "patched_setstate": "setstate"}
 
 
 def unwrap(value: Any) -> Any:
-    """The function behind dynamo's wrapper around `torch.nn.Module.__init__`; all else is itself."""
+    """The function behind a wrapper of dynamo's around one of torch.nn.Module's; all else is itself."""
     while (
         type(value) is FunctionType
         and value.__module__ == "torch._dynamo.mutation_guard"

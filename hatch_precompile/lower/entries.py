@@ -86,7 +86,7 @@ def modules_named(*parts: Any, inputs: Any = ()) -> tuple[str, ...]:
 
     look(parts)
     for kind, *record in inputs:
-        if kind in ("function", "file", "global", "builtins", "absent", "attribute"):
+        if kind in ("function", "file", "global", "table", "builtins", "absent", "attribute"):
             named = {record[0]}
         elif kind == "classes":
             named = {module for module, _, _ in record[2]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Container
@@ -22,7 +23,7 @@ from hatch_precompile.torch_internals.folding_results import folded, in_the_libr
 __all__ = ["watch_executed"]
 
 # What torch's tracing calls for its own ends.
-_MACHINERY = ("mpmath", "networkx", "numpy", "optree", "sympy", "typing_extensions.py")
+_MACHINERY = ("mpmath", "networkx", "numpy", "optree", "sympy", "typing_extensions")
 
 
 def watch_executed(watch: Callable[..., None]) -> None:
@@ -93,11 +94,14 @@ def _is_beside(frame: Any, run: CodeType, collecting: Container[Any]) -> bool:
 @functools.cache
 def _is_programs(filename: str) -> bool:
     """Whether code is neither torch's, nor Python's, nor ours, nor what these call for their own ends."""
-    ours = {str(Path(module.__file__ or "").parent) for module in (hatch_precompile, runtime("errors"))}
-    return not (
-        filename.startswith("<")
-        or of_torch(filename)
-        or in_the_library(filename)
-        or any(filename.startswith(place + os.sep) for place in ours)
-        or any(part in _MACHINERY for part in Path(filename).parts)
-    )
+    return not (filename.startswith(("<", *_passed_over())) or of_torch(filename) or in_the_library(filename))
+
+
+@functools.cache
+def _passed_over() -> tuple[str, ...]:
+    """Where this package's own code lies, and that of `_MACHINERY`."""
+    ours = [str(Path(module.__file__ or "").parent) for module in (hatch_precompile, runtime("errors"))]
+    specs = [spec for name in _MACHINERY if (spec := importlib.util.find_spec(name))]
+    folders = [place for spec in specs for place in spec.submodule_search_locations or ()]
+    files = [spec.origin for spec in specs if not spec.submodule_search_locations and spec.origin]
+    return (*(folder + os.sep for folder in ours + folders), *files)

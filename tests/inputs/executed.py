@@ -232,10 +232,22 @@ class Options:
         self.lists = [[1.0], [2.0]]
 
 
+OPTIONS = Options()
+
+
+def reduced(value: object) -> tuple[type, tuple[()]]:
+    """What programs hand to copyreg.pickle."""
+    return type(value), ()
+
+
 def copies_options(x: Tensor, options: Options) -> Tensor:
     own = copy.deepcopy(options)
     own.lists[0].append(3.0)
     return x * own.scale + len(own.lists[1])
+
+
+def copies_its_options(x: Tensor) -> Tensor:
+    return copies_options(x, OPTIONS)
 
 
 # -- code that runs beside ------------------------------------------------------------------------

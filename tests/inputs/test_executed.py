@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import builtins
 import collections
+import copyreg
 import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy
 import torch
 
 from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals import folding_executed
 from hatch_precompile.wheel.shim import with_shim
 from tests.inputs import absent, executed
 from tests.inputs.capturing import captured
@@ -73,6 +76,10 @@ CHANGES: dict[str, tuple[Any, Change]] = {
     "one with a default": (executed.takes_from_a_function, put(executed.annotated, "flag", 4.0)),
     "one that was tried": (executed.tries_a_function, put(executed.annotated, "flag", 4.0)),
     "one of its dict": (executed.takes_from_the_dict_of_a_function, put(executed.annotated, "flag", 4.0)),
+    "a way of copying": (
+        executed.copies_its_options,
+        lambda patch: patch.setitem(copyreg.dispatch_table, executed.Options, executed.reduced),
+    ),
     "the names of a class": (executed.lists_names, put(executed.Listed, "second", 2.0)),
     "the docstring of a class": (executed.reads_words_of_a_class, put(executed.Listed, "__doc__", "Words.")),
     "annotations of a class": (
@@ -91,6 +98,25 @@ def test_what_has_changed_before_the_first_call_is_not_served(
     assert one.verdict() == ""
     apply(monkeypatch)
     assert one.verdict() != ""
+
+
+def test_the_wrappers_of_dynamo_around_a_module_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are there in a process that has imported it, as the one that builds."""
+    inputs, references = runtime("inputs"), runtime("references")
+    names = frozenset(("__init__", "__setstate__", "__getattr__"))
+    wrapped = inputs.described(torch.nn.Module, names)
+    for name in names:
+        monkeypatch.setattr(torch.nn.Module, name, references.unwrap(getattr(torch.nn.Module, name)))
+    assert dict(wrapped) == dict(inputs.described(torch.nn.Module, names))
+    monkeypatch.setattr(torch.nn.Module, "__setstate__", lambda self, state: None)
+    assert dict(wrapped) != dict(inputs.described(torch.nn.Module, names))
+
+
+def test_a_program_in_a_folder_with_a_librarys_name_is_watched() -> None:
+    watched = folding_executed._is_programs
+    assert watched(str(Path.home() / "numpy" / "program.py"))
+    assert not watched(sympy.__file__)
+    assert not watched(str(Path(folding_executed.__file__)))
 
 
 def test_a_table_that_such_code_reads_counts_with_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +200,15 @@ def test_of_objects_that_are_copied_it_counts_which_are_the_same() -> None:
     assert one.verdict() == ""
     another.lists[1] = another.lists[0] = [2.0]
     assert one.verdict() == "refused by a guard"
+
+
+def test_another_class_has_a_way_of_copying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs and libraries register their own."""
+    monkeypatch.setitem(copyreg.dispatch_table, executed.Marked, executed.reduced)
+    one = captured(executed.copies_options, X, executed.Options())
+    monkeypatch.delitem(copyreg.dispatch_table, executed.Marked)
+    monkeypatch.setitem(copyreg.dispatch_table, executed.Meters, executed.reduced)
+    assert one.verdict() == ""
 
 
 def test_what_the_garbage_collector_calls_is_no_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,15 @@ INPUTS = (
         "a global of the standard library",
     ),
     Input(
+        "table",
+        "Tables by class of the standard library, such as `copyreg.dispatch_table`",
+        "what they have for the classes of the trace, or that it is nothing",
+        "load",
+        _LEFT_OUT,
+        _EXECUTED,
+        "a way of copying",
+    ),
+    Input(
         "",
         "Objects of the standard library that hold other values, and all others met without a guard",
         "nothing",

@@ -44,6 +44,8 @@ _SPECIAL_WORDS = (
     "str repr bytes slots dataclass_fields copy deepcopy "
 )
 _SPECIAL = frozenset(f"__{word}__" for word in _SPECIAL_WORDS.split())
+# What tables by class are asked for without a guard that would show it.
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, list, dict, set, type, FunctionType)
 _CALLED_MODULE = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
 # Answers that stay the same as long as a process lives.
 _STEADY = {
@@ -320,6 +322,10 @@ class _Writer:
             value = getattr(sys.modules[module], name, None)
             if value is os.environ or isinstance(value, (FunctionType, type, type(os), type(len))):
                 continue  # the environment and functions have records of their own
+            if type(value) is dict and value and all(isinstance(key, type) for key in value):
+                self._covered.add(id(value))
+                yield ("table", module, name, *self._looked_up(value))
+                continue
             found = self.runtime.mark(value, True)
             opaque = found == self.runtime.type_name(type(value)) and type(value).__module__ != "typing"
             if opaque and getattr(value, "__dict__", None):
@@ -330,6 +336,17 @@ class _Writer:
                 )
             self._covered.add(id(value))
             yield ("global", module, name, found)
+
+    def _looked_up(self, table: dict[type, Any]) -> tuple[Record, Record]:
+        """What it has for classes of the trace, and those that it has nothing for. Others register theirs."""
+        met: set[type[Any]] = {
+            *_PLAIN,
+            *self.folded.classes,
+            *(type(node.value) for node in _nodes(self.tree) if node.leaves),
+        }
+        name, mark = self.runtime.type_name, self.runtime.table_mark
+        entries = ((name(cls), mark(table[cls])) for cls in met & table.keys())
+        return tuple(sorted(entries)), tuple(sorted(map(name, met - table.keys())))
 
     def objects(self) -> Iterator[Record]:
         """Instances that the trace met without a guard on them."""

@@ -27,5 +27,6 @@ CASES = {
     "clip_text": Case(f"{_models('clip')}:CLIPTextModel", "clip_text", "text"),
     "clip_vision": Case(f"{_models('clip')}:CLIPVisionModel", "clip_vision", "images"),
     "whisper": Case(f"{_models('whisper')}:WhisperEncoder", "whisper", "sound"),
+    "bart": Case(f"{_models('bart')}:BartForConditionalGeneration", "bart", "translation"),
     "t5": Case(f"{_models('t5')}:T5EncoderModel", "t5", "text"),
 }

@@ -122,6 +122,23 @@ def t5(size):
     )
 
 
+def bart(size):
+    """An encoder and a decoder, which copies its configuration for its cache."""
+    return hf.BartForConditionalGeneration(
+        hf.BartConfig(
+            vocab_size=size.vocabulary,
+            d_model=size.hidden,
+            encoder_layers=size.layers,
+            decoder_layers=size.layers,
+            encoder_attention_heads=size.heads,
+            decoder_attention_heads=size.heads,
+            encoder_ffn_dim=4 * size.hidden,
+            decoder_ffn_dim=4 * size.hidden,
+            max_position_embeddings=4 * size.tokens,
+        )
+    )
+
+
 def ids(size, batch=1):
     return torch.arange(batch * size.tokens).reshape(batch, size.tokens) % (size.vocabulary - 2) + 1
 
@@ -140,6 +157,11 @@ def text(size):
 
 def generation(size):
     yield {"input_ids": ids(size), "use_cache": False}
+
+
+def translation(size):
+    """A sentence, and what is there of its translation."""
+    yield {"input_ids": ids(size), "decoder_input_ids": ids(size)[:, : size.tokens // 2]}
 
 
 def prefill(size):
