@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,15 +23,18 @@ from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit, printed, received
-from hatch_precompile.processes import in_parallel, reason_left, run_module, stopping_children
+from hatch_precompile.processes import in_parallel, preloaded, reason_left, run_module, stopping_children
 from hatch_precompile.records import Capture
 from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.verify.parent import CHILD as VERIFY
 from hatch_precompile.verify.parent import require_hits, run_samples
 from hatch_precompile.wheel.shim import with_shim
 
-__all__ = ["BuiltBundle", "build_bundle"]
+__all__ = ["BuiltBundle", "build_bundle", "children_preloaded"]
 
 Report = Callable[[str], None]
+
+CAPTURE = "hatch_precompile.capture.child"
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def build_bundle(
             'require "hatch-precompile[report]" in build-system.requires'
         )
     try:
-        with stopping_children(), collected() as events:
+        with stopping_children(), collected() as events, children_preloaded(config.verify):
             built, captures = _build(config, source_roots, work, report, table)
     except OSError as error:
         place = error.filename2 or error.filename or work
@@ -114,6 +118,16 @@ def _build(
     report(text)
     emit(Event(step="built", text=text, seconds=round(seconds, 3)))
     return BuiltBundle(directory, libraries, str(torch.__version__)), captures
+
+
+@contextlib.contextmanager
+def children_preloaded(verify: bool = True) -> Iterator[None]:
+    """Let the children's imports begin at once."""
+    with contextlib.ExitStack() as servers:
+        servers.enter_context(preloaded(CAPTURE, "hatch_precompile.capture.session", inherit=True))
+        if verify:
+            servers.enter_context(preloaded(VERIFY, "hatch_precompile.verify.samples", inherit=False))
+        yield
 
 
 def _verify_all(
@@ -216,7 +230,7 @@ def _capture_one(
 
     tell(Event(step="start", entrypoints=len(config.entrypoints)))
     finished = run_module(
-        "hatch_precompile.capture.child",
+        CAPTURE,
         [str(request)],
         paths=source_roots,
         environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "HATCH_PRECOMPILE": "off"},

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import json
 import os
 import shutil
@@ -132,6 +135,7 @@ def _build(
     from hatch_precompile.config import load
 
     work.mkdir(parents=True)
+    preload()
     config = load(table, default_package=package)
     built = build_bundle(config, source_roots=[sources], work=work, report=report)
     # Files, where the build has links to the sources: tests change what they import.
@@ -139,6 +143,17 @@ def _build(
     site = work / "installed"
     shutil.copytree(laid_out, site, ignore=shutil.ignore_patterns("__pycache__"))
     return Site(site)
+
+
+@functools.cache
+def preload() -> contextlib.ExitStack:
+    """Let all builds of this process start their children as the entrypoints of one build do."""
+    from hatch_precompile.build import children_preloaded
+
+    servers = contextlib.ExitStack()
+    servers.enter_context(children_preloaded())
+    atexit.register(servers.close)
+    return servers
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

@@ -17,7 +17,9 @@ from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, printed, received
 from hatch_precompile.processes import run_module
 
-__all__ = ["Outcome", "Request", "SampleResult", "require_hits", "run_samples"]
+__all__ = ["CHILD", "Outcome", "Request", "SampleResult", "require_hits", "run_samples"]
+
+CHILD = "hatch_precompile.verify.child"
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -88,7 +90,7 @@ def run_samples(
         on_event(event)
 
     finished = run_module(
-        "hatch_precompile.verify.child",
+        CHILD,
         [str(request)],
         paths=paths,
         environment={

@@ -15,6 +15,7 @@ import pytest
 from hatch_precompile.build import BuiltBundle, build_bundle
 from hatch_precompile.config import load
 from hatch_precompile.errors import BuildError, CaptureError, ConfigError, Unsupported, VerifyError
+from tests.conftest import preload
 
 ROOT = Path(__file__).parents[1] / "broken"
 
@@ -30,6 +31,7 @@ def build(
     config = load({"entrypoints": list(entrypoints), "jobs": 2, **keys}, default_package="broken")
     work.mkdir(parents=True)
     report = [].append if said is None else said.append
+    preload()
     return build_bundle(config, source_roots=[ROOT], work=work, report=report)
 
 

@@ -24,16 +24,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TypeVar
 
-__all__ = [
-    "Finished",
-    "connect_to_parent",
-    "in_parallel",
-    "leave_reason",
-    "reason_left",
-    "run_module",
-    "stopping_children",
-    "tell",
-]
+from hatch_precompile.processes.child import MESSAGES, PARENT
+from hatch_precompile.processes.forkserver import Forked, ForkServer
+
+__all__ = ["Finished", "in_parallel", "preloaded", "reason_left", "run_module", "stopping_children"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -47,22 +41,17 @@ _FOREIGN = (
     "TORCH_TRACE",
     "ATEN_CPU_CAPABILITY",
     "HATCH_PRECOMPILE",
+    "PYTEST_CURRENT_TEST",  # another one in each test, and servers are for one environment
 )
-
-# Where a child finds the pipe that its parent holds the other end of, and the one its messages go to.
-_PARENT = "_HATCH_PRECOMPILE_PARENT"
-_MESSAGES = "_HATCH_PRECOMPILE_MESSAGES"
 
 # In seconds.
 _POLL = 0.2
 _DRAIN = 5.0
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
-_running: set[subprocess.Popen[bytes]] = set()
-
-# In a child: the pipe to its parent.
-_messages: int | None = None
-_telling = threading.Lock()
+Process = subprocess.Popen[bytes] | Forked
+_running: set[Process] = set()
+_servers: dict[tuple[str, bool], ForkServer] = {}
 
 
 @dataclass(frozen=True)
@@ -106,49 +95,72 @@ def run_module(
         tail.append(line)
         on_line(line)
 
-    command = [sys.executable, "-P", "-m", module, *arguments]
-    with _started(command, _environment(paths, environment, inherit)) as (process, messages):
-        assert process.stdout is not None
-        streams = {process.stdout.fileno(): _Lines(keep), messages: _Lines(on_message)}
-        timed_out = _listen(process, streams, quiet_limit)
-    return Finished(process.returncode, list(tail), timed_out)
+    def start(output: int, parent: int, messages: int) -> Process:
+        own = _environment(paths, environment, inherit)
+        server = _servers.get((module, inherit))
+        if server is not None and server.environment == _environment([], {}, inherit):
+            forked = server.fork(arguments, own, [str(path) for path in paths], (output, parent, messages))
+            if forked is not None:
+                return forked
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *arguments],
+            env={**own, PARENT: str(parent), MESSAGES: str(messages)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=(parent, messages),
+        )
+
+    with _started(start) as (process, output, messages):
+        timed_out = _listen(process, {output: _Lines(keep), messages: _Lines(on_message)}, quiet_limit)
+        returncode = process.wait()
+    return Finished(returncode, list(tail), timed_out)
 
 
 @contextlib.contextmanager
-def _started(
-    command: list[str], environment: dict[str, str]
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A child that leads a process group, and the pipe its messages come from. Both end with the block."""
-    theirs, ours = os.pipe()
-    heard, said = os.pipe()
+def preloaded(module: str, imports: str, *, inherit: bool) -> Iterator[None]:
+    """While this lasts, children that run `module` start with `imports` imported (forkserver.py).
+
+    inherit: as for `run_module`. Where there is such a server already, this is without effect.
+    """
+    if (module, inherit) in _servers:
+        yield
+        return
+    server = _servers[module, inherit] = ForkServer(module, imports, _environment([], {}, inherit))
     try:
-        process = subprocess.Popen(
-            command,
-            env={**environment, _PARENT: str(theirs), _MESSAGES: str(said)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=(theirs, said),
-        )
-    except BaseException:
-        os.close(ours)
-        os.close(heard)
-        raise
+        yield
     finally:
-        os.close(theirs)
-        os.close(said)
-    _running.add(process)
-    try:
-        yield process, heard
-    finally:
-        _kill_group(process)
-        process.wait()
-        _running.discard(process)
-        assert process.stdout is not None
-        process.stdout.close()
-        os.close(ours)
-        os.close(heard)
+        del _servers[module, inherit]
+        server.close()
+
+
+@contextlib.contextmanager
+def _started(start: Callable[[int, int, int], Process]) -> Iterator[tuple[Process, int, int]]:
+    """A child that leads a process group, and where its output and its messages are read.
+
+    All end with the block. `start` is handed the ends that the child gets.
+    """
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+
+        def pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+            read, written = os.pipe()
+            reader.callback(os.close, read)
+            writer.callback(os.close, written)
+            return read, written
+
+        output, their_output = pipe(ours, theirs)
+        messages, their_messages = pipe(ours, theirs)
+        parent, _ = pipe(theirs, ours)  # nothing is written: the child sees it close
+        process = start(their_output, parent, their_messages)
+        theirs.close()
+        _running.add(process)
+        try:
+            yield process, output, messages
+        finally:
+            _kill_group(process)
+            process.wait()
+            _running.discard(process)
 
 
 def _environment(paths: Sequence[Path], environment: Mapping[str, str], inherit: bool) -> dict[str, str]:
@@ -185,7 +197,7 @@ class _Lines:
             self._on_line(self._begun)
 
 
-def _listen(process: subprocess.Popen[bytes], streams: dict[int, _Lines], quiet_limit: float) -> bool:
+def _listen(process: Process, streams: dict[int, _Lines], quiet_limit: float) -> bool:
     """Hand on what comes from a child until it has ended. Returns whether it was killed for its silence.
 
     Something it has started may outlive it and hold its pipes: what is in them then is all that is read.
@@ -264,48 +276,6 @@ def stopping_children() -> Iterator[None]:
             signal.signal(each, signal.SIG_DFL)
 
 
-def connect_to_parent() -> None:
-    """Called in a child before anything else: kill it, with all that it has started, as soon as its parent
-    is gone, and keep the pipe that `tell` writes to from what it starts."""
-    global _messages
-    parent, _messages = int(os.environ.pop(_PARENT)), int(os.environ.pop(_MESSAGES))
-    for pipe in (parent, _messages):
-        os.set_inheritable(pipe, False)
-    os.register_at_fork(after_in_child=_disconnect)
-
-    def watch() -> None:
-        os.read(parent, 1)  # nothing is ever written: this returns when the other end is closed
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _disconnect() -> None:
-    global _messages
-    if _messages is not None:
-        os.close(_messages)
-        _messages = None
-
-
-def tell(message: str) -> None:
-    """A message of one line from a child to the process that runs it, whatever the author's code prints."""
-    if _messages is None:
-        raise RuntimeError("this process has no parent to tell")
-    data = message.encode() + b"\n"
-    with _telling:
-        while data:
-            data = data[os.write(_messages, data) :]
-
-
-def leave_reason(file: Path, reason: str) -> None:
-    """Called in a child that fails for a reason: leave it to the parent in a file."""
-    try:
-        file.write_text(reason)
-    except OSError:  # where nothing can be written, the last lines of its output are all there is
-        sys.stdout.write(f"{reason}\n")
-        sys.stdout.flush()
-
-
 def reason_left(file: Path, finished: Finished) -> str:
     """What a child that failed has left in a file, or else has said last."""
     try:
@@ -319,7 +289,7 @@ def _kill_children() -> None:
         _kill_group(process)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def _kill_group(process: Process) -> None:
     """Compilers the child started are in its process group and must not outlive it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,23 @@
+"""The processes of a build: their pipes, their time limits, and an end for each of them."""
+
+from hatch_precompile.processes.child import connect_to_parent, leave_reason, tell
+from hatch_precompile.processes.parent import (
+    Finished,
+    in_parallel,
+    preloaded,
+    reason_left,
+    run_module,
+    stopping_children,
+)
+
+__all__ = [
+    "Finished",
+    "connect_to_parent",
+    "in_parallel",
+    "leave_reason",
+    "preloaded",
+    "reason_left",
+    "run_module",
+    "stopping_children",
+    "tell",
+]

@@ -1,0 +1,180 @@
+"""Forks the build's children from a process that has imported what each of them would import.
+
+Torch and its compiler take seconds to import: a build pays for it once, while it still looks at the package.
+A child has the environment, the paths and the pipes that it would have as `python -m MODULE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["ForkServer", "Forked", "serve"]
+
+_PIPES = 4  # what a child is handed: its output, the two of child.py, and the one that tells how it ends
+_SERVER = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]), sys.argv[2])"
+
+
+class Forked:
+    """A child of the server's, as `subprocess.Popen` shows one of our own."""
+
+    def __init__(self, pid: int, status: IO[bytes]) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._status = status
+
+    def poll(self) -> int | None:
+        """How it ended, or None while it runs; as `Popen.poll`."""
+        return self._read(wait=False)
+
+    def wait(self) -> int:
+        """How it ended, once it has."""
+        ended = self._read(wait=True)
+        assert ended is not None
+        return ended
+
+    def _read(self, wait: bool) -> int | None:
+        if self.returncode is None:
+            os.set_blocking(self._status.fileno(), wait)
+            line: bytes | None = self._status.read()
+            if line is None:
+                return None
+            self.returncode = int(line or -signal.SIGKILL)  # nothing: what waits for it was killed
+            self._status.close()
+        return self.returncode
+
+
+class ForkServer:
+    """`module` is what children run; `imports`: what is imported for them, in this environment."""
+
+    def __init__(self, module: str, imports: str, environment: Mapping[str, str]) -> None:
+        self.module = module
+        self.environment = dict(environment)
+        self._asking = threading.Lock()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _SERVER, str(theirs.fileno()), imports],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+
+    def fork(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        paths: Sequence[str],
+        pipes: Sequence[int],
+    ) -> Forked | None:
+        """A child; None where the server is gone, or could not import what it should.
+
+        paths: what comes first in its sys.path; pipes: its output, and the ends for child.py that it gets
+        """
+        request = {
+            "argv": [self.module, *arguments],
+            "environment": dict(environment),
+            "paths": list(paths),
+            "directory": str(Path.cwd()),
+        }
+        read, written = os.pipe()
+        status = os.fdopen(read, "rb")
+        with tempfile.TemporaryFile() as file, os.fdopen(written, "wb"):
+            file.write(json.dumps(request).encode())
+            file.flush()
+            try:
+                with self._asking:
+                    socket.send_fds(self._control, [b"."], [file.fileno(), *pipes, written])
+            except OSError:
+                status.close()
+                return None
+        pid = status.readline()
+        if pid:
+            return Forked(int(pid), status)
+        status.close()
+        return None
+
+    def close(self) -> None:
+        """End the server; its children have pipes of their own, and go on."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+
+# -- in the server ---------------------------------------------------------------------------------
+
+
+def serve(control: int, imports: str) -> None:
+    """Fork a child for each request that comes through the socket `control`. Returns in children alone."""
+    importlib.import_module(imports)
+    with socket.socket(fileno=control) as requests:
+        while (handed := socket.recv_fds(requests, 1, 1 + _PIPES)[1]) and _fork():
+            for each in handed:
+                os.close(each)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+    if handed:  # or the build has closed its end, or is gone
+        _run(_become_child(handed))
+
+
+def _become_child(handed: list[int]) -> dict[str, Any]:
+    """Fork once more: the child goes on, and a process that has nothing else to do tells how it ended."""
+    request, output, parent, messages, status = handed
+    child = _fork()
+    if child:
+        for each in (request, output, parent, messages):
+            os.close(each)
+        _, ended = os.waitpid(child, 0)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(status, str(os.waitstatus_to_exitcode(ended)).encode())
+        os._exit(0)
+    os.setsid()
+    os.write(status, f"{os.getpid()}\n".encode())
+    os.close(status)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    with os.fdopen(request, "rb") as file:
+        file.seek(0)
+        asked: dict[str, Any] = json.loads(file.read())
+    asked["pipes"] = (parent, messages)
+    return asked
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # The threads of numpy's BLAS, which know what a fork is.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _run(asked: dict[str, Any]) -> None:
+    from hatch_precompile.processes.child import MESSAGES, PARENT
+
+    parent, messages = asked["pipes"]
+    os.chdir(asked["directory"])
+    os.environ.clear()
+    os.environ.update(asked["environment"], **{PARENT: str(parent), MESSAGES: str(messages)})
+    paths = asked["paths"]
+    sys.path[:] = [*paths, *(each for each in sys.path if each not in paths)]
+    importlib.invalidate_caches()
+    module, *arguments = asked["argv"]
+    sys.argv[:] = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
