@@ -345,6 +345,24 @@ def _file(module: str, expected: str) -> None:
         raise Stale(f"the file of {module} has changed since the build")
 
 
+def _prepared(library: str) -> None:
+    """Do what dynamo does when it first meets a library: einops lists the types of tensors it has seen."""
+    if library != "einops" or library not in sys.modules:
+        raise Stale(f"{library} is not there, or this runtime does not know it")
+    sys.modules[library].rearrange(sys.modules["torch"].empty(1, device="cpu"), "i -> i")
+
+
+def _operator(name: str, schema: str) -> None:
+    found: Any = sys.modules["torch"].ops
+    try:
+        for part in name.split("."):
+            found = getattr(found, part)
+    except AttributeError:
+        raise Stale(f"the operator {name} is not there") from None
+    if str(found._schema) != schema:
+        raise Stale(f"the operator {name} is {found._schema}, and was {schema} at the build")
+
+
 def _object(reference: Any) -> None:
     decode(reference)
 
@@ -361,6 +379,8 @@ _CHECKS = {
     "absent": _absent,
     "attribute": _attribute,
     "object": _object,
+    "operator": _operator,
+    "prepared": _prepared,
     "file": _file,
 }
 

@@ -52,6 +52,7 @@ from hatch_precompile.torch_internals import (
     dispatch_keys,
     graph_break_reasons,
     is_compiled,
+    is_torchs_own,
     resume_function,
     tracing_frames,
 )
@@ -116,6 +117,11 @@ class _Session:
         started = time.perf_counter()
         self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
         declared = self.declared = find_declared(self.entrypoint)
+        if is_torchs_own(declared.function()):
+            raise CaptureError(
+                f'target = "{self.entrypoint.target}" is code of torch itself, which torch.compile takes '
+                "only where other code calls it; name a module or a function of yours that does"
+            )
         samples = list(samples_of(self.entrypoint))
         targets = find_targets(self.entrypoint, samples)
         with (

@@ -15,14 +15,12 @@ from typing import Any
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer, is_plain
+from hatch_precompile.runtime import runtime
 
 __all__ = ["LoweredCode", "lower_code", "portable_code"]
 
 # (path of co_consts indexes, encoded constant)
 Patches = tuple[tuple[tuple[int, ...], Any], ...]
-
-# Attributes of torch._dynamo.utils that bytecode may need and the runtime has without dynamo.
-_NATIVE_HELPERS = {"call_size", "call_stride", "call_storage_offset"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,10 +132,11 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def _only_native_helpers(code: CodeType, module_name: str) -> bool:
+    native = vars(runtime("entries").DynamoHelpers)
     instructions = list(dis.get_instructions(code))
     for instruction, following in itertools.pairwise(instructions):
         loads_module = instruction.opname == "LOAD_GLOBAL" and instruction.argval == module_name
-        if loads_module and following.argval not in _NATIVE_HELPERS:
+        if loads_module and following.argval not in native:
             return False
     return all(
         _only_native_helpers(constant, module_name)

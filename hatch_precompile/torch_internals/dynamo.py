@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +23,14 @@ __all__ = [
     "compiled_graph",
     "compiling_with",
     "dispatch_keys",
+    "einops_was_prepared",
     "graph_break_reasons",
     "guard_builder",
     "guard_manager_classes",
     "inside_compile",
     "is_compiled",
     "is_compiler",
+    "is_torchs_own",
     "last_line",
     "pytree_registry",
     "relational_guards",
@@ -108,6 +112,29 @@ def inside_compile(function: Callable[..., Any]) -> Callable[..., Any] | None:
     if getattr(function, "_torchdynamo_disable", False):  # that was torch.compiler.disable
         return None
     return getattr(function, "_torchdynamo_orig_callable", None)
+
+
+def is_torchs_own(function: Callable[..., Any]) -> bool:
+    """Whether dynamo goes into a function only from a call of others, as into the layers of torch.nn.
+
+    What torch's decorators have put around a function of others does not count.
+    """
+    from torch._dynamo import trace_rules
+
+    function = inspect.unwrap(inside_compile(function) or function)
+    return inspect.isfunction(function) and bool(trace_rules.check(function))
+
+
+def einops_was_prepared() -> bool:
+    """Whether dynamo has called einops before it traced into it, which fills a cache that its guards look at.
+
+    torch/_dynamo/decorators.py, `_allow_in_graph_einops`: torch 2.13 to 2.15, with einops 0.8.2 and later.
+    """
+    from torch._dynamo import decorators
+
+    einops = sys.modules.get("einops")
+    traces = getattr(decorators, "_einops_supports_dynamo_tracing", None)
+    return einops is not None and traces is not None and bool(traces(einops))
 
 
 def graph_break_reasons() -> list[str]:

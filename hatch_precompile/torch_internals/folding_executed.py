@@ -1,4 +1,4 @@
-"""Notes what of the program dynamo really runs while it traces, instead of looking into it.
+"""Notes what of the program dynamo runs while it traces, instead of looking into it, and its operators.
 
 Functions marked with `allow_in_graph`, operators' functions for shapes, a metaclass's `__getitem__`, an
 enumeration's `_missing_`, a `__getattribute__`: what they answer is in the graph, and nothing guards it.
@@ -22,16 +22,21 @@ from hatch_precompile.torch_internals.folding_results import folded, in_the_libr
 
 __all__ = ["watch_executed"]
 
-# What torch's tracing calls for its own ends.
-_MACHINERY = ("mpmath", "networkx", "numpy", "optree", "sympy", "typing_extensions")
+# What torch itself calls, for its own ends: packages that it requires, or uses if they are there.
+_MACHINERY = (
+    *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "numpy", "optree", "psutil"),
+    *("setuptools", "sympy", "tqdm", "typing_extensions", "yaml"),
+)
 
 
 def watch_executed(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo import output_graph, symbolic_convert
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
     watch(symbolic_convert.InstructionTranslator, "run", _run)
     watch(output_graph.OutputGraph, "call_user_compiler", _compile)
+    watch(FakeTensorMode, "dispatch", _dispatch)
 
 
 def _run(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,6 +80,20 @@ def _compile(own: Callable[..., Any]) -> Callable[..., Any]:
             sys.setprofile(before)
 
     return call_user_compiler
+
+
+_TORCHS_OPERATORS = {"aten", "higher_order", "prim", "prims"}
+
+
+def _dispatch(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Of an operator of others the graph has what its schema says: default values, what it changes."""
+
+    def dispatch(self: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
+        if operator.namespace not in _TORCHS_OPERATORS:
+            folded().operators[str(operator)] = str(operator._schema)
+        return own(self, operator, *args, **kwargs)
+
+    return dispatch
 
 
 def _is_beside(frame: Any, run: CodeType, collecting: Container[Any]) -> bool:

@@ -58,6 +58,8 @@ class Folded:
     looked_at: (function, its attribute); builtins: (module, name) of those that no global hides
     absent: (module, name) of attributes that were asked for and are not there
     copied: dynamo's name -> identity, of objects that copy.deepcopy has told apart
+    inserted: dynamo's sets whose order is that in which the traced code has added to them, by id
+    operators: those that are not torch's own, "namespace.name.overload", with their schemas
     environment: variables with their values, None for one that is not set
     names: (module, name) of globals of the standard library, which dynamo takes for constant
     objects: instances and members of enumerations that were met without a guard
@@ -80,6 +82,8 @@ class Folded:
     builtins: set[tuple[str, str]] = field(default_factory=set)
     absent: set[tuple[str, str]] = field(default_factory=set)
     copied: dict[str, int] = field(default_factory=dict)
+    inserted: dict[int, Any] = field(default_factory=dict)
+    operators: dict[str, str] = field(default_factory=dict)
 
 
 _KEPT = "_precompile_folded"

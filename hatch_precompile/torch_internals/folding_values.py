@@ -35,6 +35,10 @@ def watch_values(watch: Callable[..., None]) -> None:
         watch(sets.SetVariable, "pop", _set_pop)
     else:
         watch(sets.SetVariable, "call_method", _set_method)
+        # Only where each change of a set comes through here is it known how a set came about.
+        watch(builtin.BuiltinVariable, "call_set", _new_set)
+        for name in [name for name in vars(sets.SetVariable) if name.startswith("nb_inplace_")]:
+            watch(sets.SetVariable, name, _set_operator)
     watch(sets.SetVariable, "as_python_constant", _set_in_words)
     watch(lists.ListVariable, "call_method", _list_method)
 
@@ -116,15 +120,26 @@ _ORDERLESS = {
 }
 
 
-def _ordered_otherwise(variable: Any) -> bool:
-    """Whether the order of a set is another in another process."""
+def _hashed_otherwise(variable: Any) -> bool:
+    """Whether the elements of a set have other hashes, and so another order, in another process."""
     elements = [getattr(key, "vt", key) for key in variable.items]
     return len(elements) > 1 and not all(map(_is_steady, elements))
 
 
+def _ordered_otherwise(variable: Any) -> bool:
+    """Whether dynamo goes through a set in another order in another process.
+
+    Its own sets are as ordered as dicts: one that the traced code makes, empty, and adds to is the same
+    wherever it is traced.
+    """
+    return id(variable) not in folded().inserted and _hashed_otherwise(variable)
+
+
 def _set_order(own: Callable[..., Any]) -> Callable[..., Any]:
+    differs = _hashed_otherwise if "repr" in own.__name__ else _ordered_otherwise
+
     def ordered(self: Any, tx: Any, *args: Any) -> Any:
-        if _ordered_otherwise(self) and not _orderless(tx):
+        if differs(self) and not _orderless(tx):
             stop(_ORDER, _SORT)
         return own(self, tx, *args)
 
@@ -150,7 +165,7 @@ def _set_in_words(own: Callable[..., Any]) -> Callable[..., Any]:
         frame: Any = sys._getframe(1)
         for _ in range(6):
             if frame is not None and frame.f_code.co_name == "constant_fold_handler":
-                if frame.f_locals.get("fn") in words and _ordered_otherwise(self):
+                if frame.f_locals.get("fn") in words and _hashed_otherwise(self):
                     stop(_ORDER, _SORT)
                 break
             frame = frame and frame.f_back
@@ -175,7 +190,7 @@ def _orderless(tx: Any) -> bool:
 
 def _set_pop(own: Callable[..., Any]) -> Callable[..., Any]:
     def pop(self: Any, tx: Any, *args: Any) -> Any:
-        if _ordered_otherwise(self):
+        if _hashed_otherwise(self):
             stop("pop() of a set of other elements than numbers", _SORT)
         return own(self, tx, *args)
 
@@ -184,8 +199,42 @@ def _set_pop(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _set_method(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "pop" and _ordered_otherwise(self):
+        if name == "pop" and _hashed_otherwise(self):
             stop("pop() of a set of other elements than numbers", _SORT)
+        if name in _CHANGING and not (name == "update" and all(map(_is_ordered, args))):
+            folded().inserted.pop(id(self), None)
         return own(self, tx, name, args, kwargs)
 
     return call_method
+
+
+# What changes a set otherwise than by adding or removing one element.
+_CHANGING = {
+    *("__init__", "update", "intersection_update", "difference_update", "symmetric_difference_update"),
+    *("__ior__", "__iand__", "__isub__", "__ixor__"),
+}
+
+
+def _is_ordered(variable: Any) -> bool:
+    from torch._dynamo.variables.lists import ListVariable, TupleVariable
+
+    return isinstance(variable, (ListVariable, TupleVariable)) or id(variable) in folded().inserted
+
+
+def _new_set(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_set(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
+        made = own(self, tx, *args, **kwargs)
+        if not args and not kwargs:
+            folded().inserted[id(made)] = made
+        return made
+
+    return call_set
+
+
+def _set_operator(own: Callable[..., Any]) -> Callable[..., Any]:
+    def operator(self: Any, tx: Any, other: Any) -> Any:
+        if not _is_ordered(other):
+            folded().inserted.pop(id(self), None)
+        return own(self, tx, other)
+
+    return operator

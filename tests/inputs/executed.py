@@ -10,6 +10,7 @@ import math
 from typing import Any, ClassVar
 
 import torch
+from einops import rearrange
 
 from tests.inputs import absent
 
@@ -271,3 +272,44 @@ class Awake(enum.Enum):
 
 def collects_while_traced(x: Tensor) -> Tensor:
     return x * len(f"{Awake.ONE:abc}")
+
+
+# -- a gradient of its own, through which torch goes with a progress bar ---------------------------
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 3
+
+
+def doubles(x: Tensor) -> Tensor:
+    return Doubled.apply(x * 3)  # type: ignore[no-any-return, no-untyped-call]
+
+
+# -- an operator with a default value --------------------------------------------------------------
+
+
+@torch.library.custom_op("executed::scaled", mutates_args=())
+def scaled(x: Tensor, by: float = 2.0) -> Tensor:
+    return x * by
+
+
+@scaled.register_fake
+def _(x: Tensor, by: float = 2.0) -> Tensor:
+    return torch.empty_like(x)
+
+
+def calls_scaled(x: Tensor) -> Tensor:
+    return scaled(x) + torch.relu(x)
+
+
+# -- a library with a cache that fills as it is used -----------------------------------------------
+
+
+def rearranges(x: Tensor) -> Tensor:
+    return rearrange(x, "a (b c) -> b (a c)", b=2)

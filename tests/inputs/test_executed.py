@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import einops
 import pytest
 import sympy
 import torch
@@ -221,3 +222,36 @@ def test_what_the_garbage_collector_calls_is_no_input(monkeypatch: pytest.Monkey
     assert "collects" not in {steps[-1][1] for kind, _, steps, *_ in one.records if kind == "function"}
     monkeypatch.setattr(executed, "COLLECTED", -1)
     assert one.verdict() == ""
+
+
+def test_what_torch_calls_for_its_own_ends_is_no_input() -> None:
+    """torch.fx has a progress bar, of the package tqdm."""
+    pytest.importorskip("tqdm")
+    one = captured(executed.doubles, X.clone().requires_grad_())
+    assert not [record for record in one.records if "tqdm" in repr(record)]
+    assert one.verdict() == ""
+
+
+def test_the_schema_of_an_operator() -> None:
+    """It has the default values, which are in the graph."""
+    one = captured(executed.calls_scaled, X)
+    assert one.verdict() == ""
+    name, schema = "executed.scaled.default", "executed::scaled(Tensor x, float by=2.) -> Tensor"
+    assert [record for record in one.records if record[0] == "operator"] == [("operator", name, schema)]
+    inputs, stale = runtime("inputs"), runtime("references").Stale
+    with pytest.raises(stale, match=r"is executed::scaled\(Tensor x, float by=2.\) -> Tensor, and was"):
+        inputs.check_inputs([("operator", name, schema.replace("2.", "3."))])
+    with pytest.raises(stale, match=r"the operator executed\.gone\.default is not there"):
+        inputs.check_inputs([("operator", "executed.gone.default", schema)])
+
+
+def test_the_cache_of_einops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo's guard asks for its length; a fresh process has none, and dynamo would fill it there."""
+    one = captured(executed.rearranges, X)
+    assert ("prepared", "einops") in one.records
+    monkeypatch.setattr(einops._backends, "_type2backend", {})
+    assert one.verdict() == ""
+    assert list(einops._backends._type2backend) == [torch.Tensor]
+    monkeypatch.setattr(einops, "rearrange", lambda x, pattern: x)  # nothing else is to fill it
+    monkeypatch.setattr(einops._backends, "_type2backend", {})
+    assert one.verdict() == "refused by a guard"

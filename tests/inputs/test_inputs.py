@@ -465,6 +465,10 @@ REFUSED = {
     things.prints_names: "the order of a set of other elements than numbers",
     things.unpacks_names: "the order of a set of other elements than numbers",
     things.pops_a_name: "pop() of a set of other elements than numbers",
+    things.gathers_a_sets_names: "the order of a set of other elements than numbers",
+    things.joins_a_set: "the order of a set of other elements than numbers",
+    things.prints_gathered_names: "the order of a set of other elements than numbers",
+    things.pops_a_gathered_name: "pop() of a set of other elements than numbers",
 }
 
 
@@ -474,12 +478,19 @@ def test_what_cannot_be_compared_stops_the_build(call: Any) -> None:
         captured(call, X)
     said = str(stopped.value)
     assert said.startswith(REFUSED[call])
-    assert f"things.py:{call.__code__.co_firstlineno + 1} in {call.__name__}" in said
+    assert "things.py:" in said
+    assert f" in {call.__name__}" in said
 
 
 @pytest.mark.parametrize(
     "call",
-    [things.hashes_a_number, things.sorts_names, things.looks_a_name_up, things.loops_over_numbers],
+    [
+        things.hashes_a_number,
+        things.sorts_names,
+        things.looks_a_name_up,
+        things.loops_over_numbers,
+        things.gathers_names,
+    ],
     ids=lambda call: call.__name__,
 )
 def test_what_every_process_has_alike_does_not(call: Any) -> None:

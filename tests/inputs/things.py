@@ -219,6 +219,48 @@ def looks_a_name_up(x: Tensor) -> Tensor:
     return x * 2 if "sin" in {"sin", "exp"} | NAMES else x * len(max({"a", "bb"}))
 
 
+def gathers_names(x: Tensor) -> Tensor:
+    """Dynamo goes through its own sets in the order of insertion, whatever Python does."""
+    names: set[str] = set()
+    names.add("sin")
+    names.update(["exp", "tanh", "cos"])
+    names.remove("cos")
+    for name in names:
+        x = getattr(torch, name)(x)
+    return x
+
+
+def gathers_a_sets_names(x: Tensor) -> Tensor:
+    names: set[str] = set()
+    names.update(NAMES)
+    for name in names:
+        x = getattr(torch, name)(x)
+    return x
+
+
+def joins_a_set(x: Tensor) -> Tensor:
+    names: set[str] = set()
+    names.add("cos")
+    names |= NAMES
+    for name in names:
+        x = getattr(torch, name)(x)
+    return x
+
+
+def prints_gathered_names(x: Tensor) -> Tensor:
+    names: set[str] = set()
+    for name in ("a", "bb", "ccc"):
+        names.add(name)
+    return x * str(names).index("c")
+
+
+def pops_a_gathered_name(x: Tensor) -> Tensor:
+    names: set[str] = set()
+    for name in ("a", "bb", "ccc"):
+        names.add(name)
+    return x * len(names.pop())
+
+
 def loops_over_numbers(x: Tensor) -> Tensor:
     for number in {1, 2, 3}:  # noqa: PLC0208
         x = x * number + 1

@@ -10,6 +10,7 @@ from typing import Any
 from tests.truth.agreement import difference
 from tests.truth.cases import Case
 from tests.truth.catalogue import SOURCES
+from tests.truth.observed import Raised
 from tests.truth.servers import Answer, Servers
 
 __all__ = ["Verdict", "judge"]
@@ -18,7 +19,8 @@ __all__ = ["Verdict", "judge"]
 @dataclass(frozen=True)
 class Verdict:
     """`verdict`: "right", "wrong", "crash", "hang", "as torch.compile" (and not as eager), or "no judge",
-    where eager code itself ends the process or, asked again, answers otherwise; `needless`: a miss without a
+    where eager code itself ends the process, answers otherwise when it is asked again, or fails in torch's
+    compiler, which torch.cond and its like call; `needless`: a miss without a
     reason; `changed`: eager's answer is another than without the change."""
 
     key: str
@@ -78,6 +80,8 @@ def _compared(case: Case, servers: Servers, wheel: Answer, eager: Answer) -> tup
     words = difference(wheel.notes, eager.notes)
     if not words:
         return "right", "", ""
+    if any(isinstance(value, Raised) and _OF_THE_COMPILER in value.text for _, value in eager.notes):
+        return "no judge", words, "eager code fails in torch's compiler"
     again = servers.ask(case, "eager")
     if again.report is None or difference(_without_warnings(again.notes), _without_warnings(eager.notes)):
         return "no judge", words, "eager code answers otherwise when it is asked again"
@@ -88,6 +92,10 @@ def _compared(case: Case, servers: Servers, wheel: Answer, eager: Answer) -> tup
     if not difference(_without_warnings(wheel.notes), _without_warnings(jitted.notes), texts=False):
         return "as torch.compile", words, beside
     return "wrong", words, beside
+
+
+# In the text of each error of dynamo's.
+_OF_THE_COMPILER = "Set TORCHDYNAMO_VERBOSE=1"
 
 
 def _without_warnings(notes: list[tuple[str, Any]]) -> list[tuple[str, Any]]:

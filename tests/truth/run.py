@@ -10,12 +10,14 @@ make truth TRUTH="--keep-builds"             take the bundles there are, with th
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
@@ -23,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.conftest import preload
 from tests.truth.building import REPOSITORY, Built, built
 from tests.truth.cases import Case, cases_of, exploration_of, only_kinds
 from tests.truth.catalogue import Program, all_programs
@@ -78,15 +81,15 @@ class Truth:
         return as_json(self.verdicts, self.built, time.perf_counter() - started)
 
     def _build(self, programs: list[Program]) -> None:
-        def one(program: Program) -> Built:
-            result = built(program, self.directory / "sites", keep=self.options.keep_builds)
-            if result.refused:
-                self._say(f"REFUSED  {program.name}: {result.refused}")
-            return result
-
         (self.directory / "sites").mkdir(exist_ok=True)
-        with ThreadPoolExecutor(self.options.jobs) as pool:
-            self.built = list(pool.map(one, programs))
+        build = functools.partial(built, directory=self.directory / "sites", keep=self.options.keep_builds)
+        # Processes: a build that fails ends all children of its own.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(self.options.jobs, mp_context=context, initializer=preload) as pool:
+            for result in pool.map(build, programs):
+                self.built.append(result)
+                if result.refused:
+                    self._say(f"REFUSED  {result.program.name}: {result.refused}")
 
     def _in_parallel(self, jobs: list[Any], work: Callable[[Any, Servers], None]) -> None:
         """Each worker has servers of its own, and takes one job after the other."""

@@ -123,6 +123,22 @@ INPUTS = (
         "a replaced method that is not called",
     ),
     Input(
+        "prepared",
+        "The cache of einops, which dynamo fills before it looks at it",
+        "nothing",
+        "load: it is filled",
+        "served",
+        "tests/inputs/test_executed.py::test_the_cache_of_einops",
+    ),
+    Input(
+        "operator",
+        "Operators of `torch.library`",
+        "their schemas, which have default values",
+        "load",
+        _LEFT_OUT,
+        "tests/inputs/test_executed.py::test_the_schema_of_an_operator",
+    ),
+    Input(
         "object",
         "Members of enumerations and patterns of `re`",
         "the name, and the value or text",

@@ -24,7 +24,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import NAME_IT, Namer, Place
 from hatch_precompile.lower.parametrized import made_by_parametrize
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import Call, Folded
+from hatch_precompile.torch_internals import Call, Folded, einops_was_prepared
 from hatch_precompile.torch_internals.guardtree import GuardNode
 from hatch_precompile.torch_internals.tensors import shapes_kernel
 
@@ -98,6 +98,8 @@ def inputs_of(
         *writer.classes(),
         *writer.library_globals(),
         *writer.builtins(),
+        *writer.prepared(traced),
+        *writer.operators(),
         *writer.function_attributes(),
         *writer.objects(),
         *(("environment", name, value) for name, value in sorted(folded.environment.items())),
@@ -238,6 +240,20 @@ class _Writer:
         for module, hidden in sorted(names.items()):
             yield ("builtins", module, tuple(sorted(hidden)))
         yield from (("absent", *each) for each in sorted(self.folded.absent))
+
+    def prepared(self, traced: Iterable[CodeType]) -> Iterator[Record]:
+        """Libraries that dynamo itself calls before it goes into their code."""
+        file = getattr(sys.modules.get("einops"), "__file__", None)
+        folder = Path(file or "/").parent
+        if (
+            file
+            and any(folder in Path(code.co_filename).parents for code in traced)
+            and einops_was_prepared()
+        ):
+            yield ("prepared", "einops")
+
+    def operators(self) -> Iterator[Record]:
+        yield from (("operator", *each) for each in sorted(self.folded.operators.items()))
 
     def function_attributes(self) -> Iterator[Record]:
         for function, name in self.folded.looked_at:

@@ -365,7 +365,7 @@ def returns_a_dict(x):
 @dataclasses.dataclass
 class Answer:
     value: torch.Tensor
-    words: str
+    words: str = "none"
 
 
 @program

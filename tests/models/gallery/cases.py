@@ -5,11 +5,16 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A class of transformers, what makes it and its inputs in gallery.models."""
+    """A target, and where `NAME()` makes an instance and `NAME_samples()` its inputs.
+
+    model, samples: what these are made from in gallery.models; own: the name there, where it is another
+    """
 
     target: str
     model: str
     samples: str
+    module: str = "gallery.small"
+    own: str = ""
 
 
 def _models(name):

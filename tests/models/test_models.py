@@ -1,6 +1,6 @@
 """Models that nobody here wrote, small: built, and then called in a process that has never seen a compiler.
 
-`make conformance` does the same with large ones, and measures.
+`make models` does the same with large ones, and measures.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def test_every_sample_hits_and_agrees_and_another_size_misses(gallery: Site, nam
     # A process for each model: transformers keeps a list of the models that a process has made, and its code,
     # and so dynamo's guards, look at the list as a whole.
     arguments = {"name": name, "target": CASES[name].target.partition(":")[0]}
-    seen = gallery.play("conformance.calls", **arguments)
-    without = gallery.play("conformance.calls", environment={"HATCH_PRECOMPILE": "off"}, **arguments)
+    seen = gallery.play("models.calls", **arguments)
+    without = gallery.play("models.calls", environment={"HATCH_PRECOMPILE": "off"}, **arguments)
     imported = without["imported"]  # by transformers
     assert without == {**seen, "hits": 0, "misses": 0, "imported": imported}
     assert seen == {
