@@ -119,8 +119,8 @@ class _Session:
         declared = self.declared = find_declared(self.entrypoint)
         if is_torchs_own(declared.function()):
             raise CaptureError(
-                f'target = "{self.entrypoint.target}" is code of torch itself, which torch.compile takes '
-                "only where other code calls it; name a module or a function of yours that does"
+                f'target = "{self.entrypoint.target}" is code of torch itself; name a module or a function '
+                "of yours that calls it"
             )
         samples = list(samples_of(self.entrypoint))
         targets = find_targets(self.entrypoint, samples)

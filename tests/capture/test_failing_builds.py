@@ -46,7 +46,7 @@ class TestWarn:
         "looping": "sample 1/1: torch.compile leaves a frame uncompiled",
         "startless": 'on-miss = "compile", but of broken.models:calling itself nothing was compiled',
         "otherwise": "fine is under a torch.compile of the package's own, with another backend than inductor",
-        "torchs": 'target = "broken.models:Linear" is code of torch itself, which torch.compile takes only',
+        "torchs": 'target = "broken.models:Linear" is code of torch itself; name a module',
         "untraceable": "sample 1/1: torch.compile captured nothing of broken.models:untraceable",
         "die": "the capturing process ended with 42",
     }
