@@ -6,7 +6,8 @@
     _precompiled.uninstall()                         # as if the wheel had none
 
 The environment variable HATCH_PRECOMPILE changes what importing the package does: `off` installs
-nothing, `log` says what was installed, hit and missed, `strict` raises on any miss or load problem.
+nothing, `quiet` warns of nothing, `log` says what was installed, hit and missed, `strict` raises on any miss
+or load problem.
 """
 
 from __future__ import annotations

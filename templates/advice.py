@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 __all__ = ["remedy"]
 
@@ -54,14 +55,15 @@ _BY_CHECK: tuple[tuple[str, str], ...] = (
 )
 
 
-def remedy(check: str, reason: str, mode: str) -> str:
+def remedy(check: str, reason: str, modes: Sequence[str]) -> str:
     """What whoever made the call, or whoever built the wheel, can do.
 
-    check: the line of the guard function that failed; reason: the same in words; mode: the entrypoint's.
+    check: the line of the guard function that failed; reason: the same in words; modes: the entrypoint's.
     """
+    mode = ", or ".join(_MODES[mode] for mode in modes)
     if check.startswith("state.check()"):
         if "grad_mode" in reason:
-            return _MODES[mode]
+            return mode
         return "set torch's state as it was at the build"
     for patterns, text in ((_BY_REASON, reason), (_BY_CHECK, check)):
         for pattern, words in patterns:
@@ -69,5 +71,5 @@ def remedy(check: str, reason: str, mode: str) -> str:
             if found is not None:
                 groups = found.groupdict()
                 train = "call train()" if groups.get("value") == "True" else "call eval()"
-                return words.format(**groups | {"mode": _MODES[mode], "train": f"{train} on the model"})
+                return words.format(**groups | {"mode": mode, "train": f"{train} on the model"})
     return "rebuild the wheel with a sample like this call"

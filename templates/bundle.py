@@ -38,6 +38,7 @@ class Bundle:
         self.manifest = manifest
         self.variant = variant
         self._graphs: dict[int, Any] = {}
+        self._libraries: dict[str, Callable[..., Any]] = {}
         self.fixed_weights: list[FixedWeights] = []
 
     def read(self, name: str) -> bytes:
@@ -102,9 +103,12 @@ class Bundle:
         return fixed.caller()
 
     def _loaded(self, name: str, function: str) -> Callable[..., Any]:
-        self.read(name)
-        unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
-        return graphs.load_library(os.path.join(self.directory, name), unique, function)
+        if name not in self._libraries:  # graphs whose libraries are equal share one
+            self.read(name)
+            unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
+            path = os.path.join(self.directory, name)
+            self._libraries[name] = graphs.load_library(path, unique, function)
+        return self._libraries[name]
 
     def _constant(self, record: dict[str, Any]) -> Any:
         torch = sys.modules["torch"]

@@ -27,7 +27,9 @@ def give_up(package: str, error: BaseException, mode: str) -> None:
 
 
 def warn(package: str, text: str, mode: str) -> None:
-    """Warn once; never raise, even where warnings are errors, unless the mode is `strict`."""
+    """Warn, but for the mode `quiet`; never raise, even where warnings are errors, unless it is `strict`."""
+    if mode == "quiet":
+        return
     message = f"{package}: {text}"
     if mode == "strict":
         raise PrecompileError(message)

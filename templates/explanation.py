@@ -89,7 +89,7 @@ def _report(number: int, entry: Entry, frame_locals: dict[str, Any]) -> dict[str
     check = check.removeprefix("if not (").removesuffix("): return False").strip()
     reason = _as_written(_words(entry, check, stop))
     owners = entry.frame.owners
-    advice = remedy(check, reason, owners[0].record["mode"] if owners else "no_grad")
+    advice = remedy(check, reason, owners[0].record["mode"] if owners else ["no_grad"])
     if where:
         reason += f"  ({where})"
     return {

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .activation import current
-from .errors import PrecompileError
+from .errors import PrecompileError, warn
 
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame, Site
 
-__all__ = ["answer"]
+__all__ = ["UNSERVED", "answer"]
+
+UNSERVED = 10
+"""After so many calls of a function, of which none was served, a warning says so."""
 
 
 def answer(
@@ -26,7 +29,7 @@ def answer(
     owners = _owners(frame, frame_locals)
     if not owners:
         return None
-    frame.misses += 1
+    misses = frame.misses = frame.misses + 1
     log = frame.installation.log
     if log is None and "recompiles" in os.environ.get("TORCH_LOGS", ""):
         from .reporting import torchs_log
@@ -37,6 +40,8 @@ def answer(
     strict = frame.installation.mode == "strict"
     if under_compile and not strict:
         return None
+    if misses == UNSERVED and not strict:
+        _tell_unserved(owners, frame, frame_locals)
     for entrypoint in owners:
         if entrypoint.on_miss == "error":
             _refuse(entrypoint, frame, frame_locals)
@@ -64,6 +69,23 @@ def _owners(frame: Frame, frame_locals: dict[str, Any]) -> list[Entrypoint]:
             or isinstance(frame_locals["self"], owner.value)
         )
     ]
+
+
+def _tell_unserved(owners: list[Entrypoint], frame: Frame, frame_locals: dict[str, Any]) -> None:
+    """Warn, once, of a function that is only ever missed. Whose entries were left out has had a warning."""
+    own = [owner for owner in owners if owner.owns(frame)]
+    if not own or not frame.entries or any(entry.hits for entry in frame.entries):
+        return
+    from .explanation import nearest
+
+    report = nearest(frame, frame_locals)
+    advice = f"; {report['remedy']}" if report["remedy"] else ""
+    names = ", ".join(owner.name for owner in own)
+    warn(
+        frame.installation.package,
+        f"none of {UNSERVED} calls of {names} was served by compiled code: {report['reason']}{advice}",
+        frame.installation.mode,
+    )
 
 
 def _refuse(entrypoint: Entrypoint, frame: Frame, frame_locals: dict[str, Any]) -> NoReturn:

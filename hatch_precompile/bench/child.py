@@ -60,10 +60,10 @@ def _measure(request: Request) -> Run:
 
     def once() -> None:
         output = call(*sample.args, **sample.kwargs)
-        if entrypoint.mode == "train":
+        if sample.mode == "train":
             run_backward(output)
 
-    with mode_context(entrypoint.mode):
+    with mode_context(sample.mode):
         once()
         first = time.perf_counter() - started
         tell(FIRST_OUTPUT)

@@ -8,7 +8,7 @@ import marshal
 import shutil
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ def write_bundle(
     for entrypoint, captured, source in captures:
         writer.add(entrypoint, captured, source)
     writer.write_heads()
+    writer.store_once()
     first = captures[0][1]
     manifest = {
         "format": FORMAT,
@@ -100,7 +101,7 @@ class _Writer:
                 "target": entrypoint.target,
                 "home": captured.home,
                 "kind": captured.kind,
-                "mode": entrypoint.mode,
+                "mode": list(entrypoint.modes),
                 "activate": entrypoint.activate,
                 "on_miss": entrypoint.on_miss,
                 "samples": captured.samples,
@@ -116,6 +117,22 @@ class _Writer:
             path = self.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(marshal.dumps(heads, MARSHAL))
+
+    def store_once(self) -> None:
+        """One file for all libraries that are equal: of two modes, of a function that two targets call."""
+        known: dict[str, str] = {}
+
+        def kept(name: str) -> str:
+            path = self.directory / name
+            first = known.setdefault(hashlib.sha256(path.read_bytes()).hexdigest(), name)
+            if first != name:
+                path.unlink()
+            return first
+
+        for graph in _with_backward(self.graphs):
+            libraries, kernels = graph.get("libraries", {}), graph.get("kernels", {})
+            libraries.update({variant: kept(name) for variant, name in libraries.items()})
+            kernels.update({variant: list(map(kept, names)) for variant, names in kernels.items()})
 
     def _add_frame(
         self, frame: FrameRecord, prefix: str, source: Path, first_graph: int, first_resume: int
@@ -147,6 +164,13 @@ class _Writer:
             record["graphs"] = [graph + first_graph for graph in entry.graphs]
             self.frames[number]["entries"].append(record)
         return number
+
+
+def _with_backward(graphs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for graph in graphs:
+        yield graph
+        if "backward" in graph:
+            yield graph["backward"]
 
 
 def _recipe(entrypoint: Entrypoint) -> dict[str, str]:

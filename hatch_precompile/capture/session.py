@@ -195,7 +195,7 @@ class _Session:
             self.report(Event(step="sample", sample=self.sample + 1, samples=total))
         mark_dynamic(self.entrypoint, target, sample)
         try:
-            with mode_context(self.entrypoint.mode):
+            with mode_context(sample.mode):
                 self.dispatch = dispatch_keys()
                 compiled(*sample.args, **sample.kwargs)
         except Exception as error:

@@ -93,7 +93,7 @@ def _entrypoints(entrypoints: list[dict[str, Any]]) -> Table:
         [
             entry.get("name"),
             entry.get("target"),
-            entry.get("mode"),
+            mode if isinstance(mode := entry.get("mode"), str) else ", ".join(mode or ()),
             entry.get("activate"),
             entry.get("on_miss"),
             count(entry.get("samples")),

@@ -52,6 +52,7 @@ Variants = Annotated[
 Jobs = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
 Seconds = Annotated[float, Meta(gt=0, description="a number of seconds, more than 0")]
 Size = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
+Mode = Literal["no_grad", "inference", "train"]
 ArgumentNames = tuple[
     Annotated[
         str, Meta(pattern=rf"\A{_IDENTIFIER}\Z", description='the name of an argument, such as "scale"')
@@ -100,8 +101,9 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """A callable without arguments that uses the target as its users do: each call it makes of it becomes a
     sample. Either this or `samples`."""
 
-    mode: Literal["no_grad", "inference", "train"] = "no_grad"
-    """The mode the samples run in, and so the only one in which calls are served."""
+    mode: Mode | tuple[Mode, ...] = "no_grad"
+    """The mode the samples run in, and so the only one in which calls are served; or a list of several, such
+    as `["no_grad", "inference"]`. `"train"` stands alone."""
 
     dynamic_shapes: DynamicShapes = {}
     """Which sizes may differ from the samples': per argument, per dimension, its name or
@@ -129,6 +131,11 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     options: dict[str, Any] = {}
     """Settings for inductor, as in `torch.compile(options=...)`. Those that a wheel rests on, such as
     `cpp_wrapper` or `freezing`, are the build's own and refused."""
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Those of `mode`, which may be one."""
+        return (self.mode,) if isinstance(self.mode, str) else tuple(self.mode)
 
 
 class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -217,7 +224,8 @@ def _entrypoint(table: dict[str, object], path: str) -> Entrypoint:
     if "name" in table and not table["name"]:
         raise expected(f"{path}.name", describe(Name), table["name"])
     shapes = _dynamic_shapes(table.get("dynamic-shapes", {}), f"{path}.dynamic-shapes")
-    entrypoint = read_struct(Entrypoint, table, path, dynamic_shapes=shapes)
+    mode = _mode(table.get("mode", "no_grad"), f"{path}.mode")
+    entrypoint = read_struct(Entrypoint, table, path, dynamic_shapes=shapes, mode=mode)
     check_options(entrypoint.options, f"{path}.options")
     return entrypoint
 
@@ -249,6 +257,19 @@ def _named(entrypoints: list[Entrypoint]) -> Iterator[Entrypoint]:
             name = f"{base}-{number}"
         taken.add(name)
         yield msgspec.structs.replace(entrypoint, name=name)
+
+
+def _mode(value: object, path: str) -> Mode | tuple[Mode, ...]:
+    if not isinstance(value, list):
+        mode: Mode = read_value(value, Mode, path)
+        return mode
+    modes: tuple[Mode, ...] = tuple(
+        read_value(item, Mode, f"{path}[{number}]") for number, item in enumerate(value)
+    )
+    check_distinct((f"{path}[{number}]", mode) for number, mode in enumerate(modes))
+    if not modes or ("train" in modes and len(modes) > 1):
+        raise expected(path, '"no_grad", "inference" or both, or "train" alone', value)
+    return modes
 
 
 def _dynamic_shapes(value: object, path: str) -> DynamicShapes:

@@ -113,9 +113,8 @@ def _skipped(captured: Capture) -> Iterator[Advice]:
 
 
 def _advice(entrypoint: Entrypoint, entries: Sequence[Conditions]) -> Iterator[Advice]:
-    yield Advice(
-        MODES[entrypoint.mode], "Another entrypoint for the same target, with another mode, serves them."
-    )
+    for mode in entrypoint.modes:
+        yield Advice(MODES[mode], "`mode` may be a list of several modes.")
     names = dict.fromkeys(tensor.name for conditions in entries for tensor in conditions.inputs)
     for name in names:
         same = [tensor for conditions in entries for tensor in conditions.inputs if tensor.name == name]

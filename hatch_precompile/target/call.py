@@ -17,11 +17,13 @@ __all__ = ["Sample", "copied", "copy_of", "mode_context"]
 
 @dataclass(frozen=True)
 class Sample:
-    """One set of inputs. `owner`: the object a workload called, None where the build makes one."""
+    """One set of inputs. `owner`: the object a workload called, None where the build makes one; `mode`: the
+    one it is called in."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     owner: Any = None
+    mode: str = "no_grad"
 
 
 class _Copying(TorchFunctionMode):

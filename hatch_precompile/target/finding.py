@@ -170,6 +170,6 @@ def _instance(entrypoint: Entrypoint, cls: type) -> Any:
         raise CaptureError(f"{what} raised {type(error).__name__}: {error}{hint}") from error
     if not isinstance(instance, cls):
         raise CaptureError(f"{what} returned a {type(instance).__qualname__}, not a {cls.__qualname__}")
-    if isinstance(instance, torch.nn.Module) and entrypoint.mode != "train":
+    if isinstance(instance, torch.nn.Module) and "train" not in entrypoint.modes:
         instance.eval()
     return instance

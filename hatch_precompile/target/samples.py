@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from hatch_precompile.config import Entrypoint
@@ -15,13 +16,18 @@ __all__ = ["as_sample", "samples_of"]
 
 
 def samples_of(entrypoint: Entrypoint) -> Iterator[Sample]:
-    """Call the entrypoint's samples function, or run its workload.
+    """Call the entrypoint's samples function, or run its workload, for each of its modes.
 
     Raises CaptureError for a sample of another form, and for a workload without a call of the target.
     """
-    if entrypoint.workload is not None:
-        yield from recorded_calls(entrypoint, entrypoint.workload)
-        return
+    for mode in entrypoint.modes:
+        if entrypoint.workload is not None:
+            yield from recorded_calls(entrypoint, entrypoint.workload, mode)
+        else:
+            yield from (replace(sample, mode=mode) for sample in _made(entrypoint))
+
+
+def _made(entrypoint: Entrypoint) -> Iterator[Sample]:
     assert entrypoint.samples is not None
     function = find_reference(entrypoint.samples, "samples")
     try:

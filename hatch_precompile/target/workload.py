@@ -26,20 +26,20 @@ __all__ = ["recorded_calls"]
 _Record = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-def recorded_calls(entrypoint: Entrypoint, reference: str) -> list[Sample]:
-    """Run the workload in the entrypoint's mode; the calls of the target that it makes, in their order.
+def recorded_calls(entrypoint: Entrypoint, reference: str, mode: str) -> list[Sample]:
+    """Run the workload in a mode of the entrypoint's; the calls of the target that it makes, in their order.
 
     A call that the target makes of itself is part of the outer one. A call in another mode is none of
-    this entrypoint's. Raises CaptureError if no call is left, or the workload fails.
+    these. Raises CaptureError if no call is left, or the workload fails.
     """
     declared = find_declared(entrypoint)
     what = f'workload = "{reference}"'
     workload = find_reference(reference, "workload")
     if not callable(workload):
         raise CaptureError(f"{what} is a {type(workload).__name__}; a workload is a function")
-    recorder = _Recorder(entrypoint.mode, what)
+    recorder = _Recorder(mode, what)
     try:
-        with _watching(declared)(recorder.call), mode_context(entrypoint.mode):
+        with _watching(declared)(recorder.call), mode_context(mode):
             workload()
     except Exception as error:
         if recorder.failure is not None:
@@ -52,7 +52,7 @@ def recorded_calls(entrypoint: Entrypoint, reference: str) -> list[Sample]:
     if recorder.other_modes:
         modes = ", ".join(sorted(f'"{mode}"' for mode in recorder.other_modes))
         raise CaptureError(
-            f'{what} calls {entrypoint.target}, but never with mode = "{entrypoint.mode}"; '
+            f'{what} calls {entrypoint.target}, but never with mode = "{mode}"; '
             f"the mode of its calls is {modes}"
         )
     raise CaptureError(f"{what} never calls {entrypoint.target}")
@@ -86,7 +86,7 @@ class _Recorder:
 
     def _remember(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
-            sample = copied(Sample(args, kwargs, owner))
+            sample = copied(Sample(args, kwargs, owner, self.mode))
         except Exception as error:
             number = len(self.samples) + 1
             # The workload may catch what is raised in it.
@@ -114,14 +114,18 @@ def _watching(declared: Declared) -> Callable[[_Record], AbstractContextManager[
 
 @contextmanager
 def _watching_class(cls: Any, record: _Record) -> Iterator[None]:
-    original = cls.__call__
+    """A call of `forward` is one, too. Of a call of the module it is a part."""
 
-    def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it is one
-        if type(module) is not cls:  # a subclass has code of its own
-            return original(module, *args, **kwargs)
-        return record(functools.partial(original, module), module, args, kwargs)
+    def watched(original: Any) -> Any:
+        @functools.wraps(original)
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(module) is not cls:  # a subclass has code of its own
+                return original(module, *args, **kwargs)
+            return record(functools.partial(original, module), module, args, kwargs)
 
-    with _replaced(cls, "__call__", __call__):
+        return call
+
+    with _replaced(cls, "__call__", watched(cls.__call__)), _replaced(cls, "forward", watched(cls.forward)):
         yield
 
 

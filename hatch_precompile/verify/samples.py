@@ -49,7 +49,6 @@ class _Verification:
     def __init__(self, request: Request) -> None:
         self.entrypoint = request.entrypoint
         self.noted: set[str] = set()
-        self.mode = request.entrypoint.mode
         # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
         self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
         try:
@@ -145,7 +144,7 @@ class _Verification:
         hits = self._hits()
         try:
             with _guarded_from_side_effects():
-                answer, seconds = _run(call, sample, self.mode)
+                answer, seconds = _run(call, sample, sample.mode)
         except self.miss as error:
             return None, None, _not_served(label, str(error))
         except Exception as error:
@@ -165,7 +164,7 @@ class _Verification:
         for turn, answer in zip(_TURNS, answers, strict=True):
             try:
                 with _eagerly():
-                    expected, _ = _run(target.call, sample, self.mode)
+                    expected, _ = _run(target.call, sample, sample.mode)
             except Exception as error:
                 problem = f"{label}{turn} raised {type(error).__name__} where it runs eagerly: {error}"
                 return replace(result, problem=problem)
@@ -175,7 +174,7 @@ class _Verification:
                 except VerifyError:
                     # Compiled code draws other random numbers than eager code, as under torch.compile.
                     if drawn is None:
-                        drawn = before is not None and _is_random(before, sample, self.mode)
+                        drawn = before is not None and _is_random(before, sample, sample.mode)
                     if not drawn:
                         raise
                     agreed = compare(answer, expected, label + turn, values=False)

@@ -88,6 +88,24 @@ def hits_and_misses_for_the_log() -> None:
             model(torch.randn(rows, 8))
 
 
+def calls_that_are_never_served(hits: int) -> list[str]:
+    """Warnings of 30 calls with gradients on, after so many that are served."""
+    import torch
+    import zoo.models
+
+    model, x = zoo.models.Mlp().eval(), torch.randn(4, 8)
+    with torch.no_grad():
+        for _ in range(hits):
+            model(x)
+    assert (probe.hits("mlp"), probe.misses("mlp")) == (hits, 0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(30):
+            model(x)
+    assert (probe.hits("mlp"), probe.misses("mlp")) == (hits, 30)
+    return [str(warning.message) for warning in said]
+
+
 def facts_in_log_records() -> list[Any]:
     """What a handler of the process gets, from the package's import to a miss."""
     facts = []

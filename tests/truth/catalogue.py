@@ -15,8 +15,8 @@ PACKAGE = "specimens"
 
 @dataclass(frozen=True)
 class Program:
-    """One entrypoint of the package. `target`: the name in its module; `warm`: its import imports dynamo;
-    `signals`: whether they may come at any time; `table`: more keys of it."""
+    """One entrypoint of the package. `target`: the name in its module; `warm`: its import imports dynamo, or
+    its eager code does; `signals`: whether they may come at any time; `table`: more keys of it."""
 
     name: str
     module: str

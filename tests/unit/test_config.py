@@ -128,6 +128,14 @@ def test_keys_that_hatch_reads_from_every_hook_are_left_to_hatch(key: str) -> No
     assert load({"entrypoints": [ONE], key: object()}, default_package="textmodel").package == "textmodel"
 
 
+def test_several_modes_are_told_apart() -> None:
+    assert read_entrypoint().modes == ("no_grad",)
+    assert read_entrypoint(mode="train").modes == ("train",)
+    assert read_entrypoint(mode=["no_grad", "inference"]).modes == ("no_grad", "inference")
+    with pytest.raises(ConfigError, match=r"mode\[1\]: expected a value of its own, got \"no_grad\" as in "):
+        read_entrypoint(mode=["no_grad", "no_grad"])
+
+
 class TestNames:
     @pytest.mark.parametrize(
         ("target", "name"),
@@ -296,6 +304,12 @@ class TestErrors:
             ({"on-miss": "jit"}, 'on-miss: expected "eager", "compile" or "error", got "jit"'),
             ({"on_miss": "eager"}, "on_miss: unknown key; did you mean on-miss?"),
             ({"mode": "eval"}, 'mode: expected "no_grad", "inference" or "train", got "eval"'),
+            ({"mode": ["eval"]}, 'mode[0]: expected "no_grad", "inference" or "train", got "eval"'),
+            ({"mode": []}, 'mode: expected "no_grad", "inference" or both, or "train" alone, got []'),
+            (
+                {"mode": ["train", "no_grad"]},
+                'mode: expected "no_grad", "inference" or both, or "train" alone, got ["train", "no_grad"]',
+            ),
             ({"activate": 1}, 'activate: expected "call" or "compile", got 1'),
             (
                 {"target": "textmodel.model.Encoder"},

@@ -181,7 +181,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "def forward(self, L_x_):\n" + "    mul = L_x_ * 2 < 3\n" * 300
             )
             for variant, library in enumerate(record.libraries.values(), 1):
-                (source / library).write_bytes(b"x" * 20_000 * size * variant)
+                content = f"{number} {library}".encode()
+                (source / library).write_bytes(content.ljust(20_000 * size * variant))
         captures.append((entrypoint, captured, source))
         assert number < 2
     variants = [Variant(name, ("avx2",), {}) for name in CONFIG.variants]

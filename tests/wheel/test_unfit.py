@@ -192,6 +192,21 @@ def test_log_says_what_is_installed_hit_and_missed_and_why(zoo: Site) -> None:
     assert text.count("miss of mlp") == 5
 
 
+class TestNeverServed:
+    def test_calls_that_all_miss_are_told_once_with_what_would_help(self, zoo: Site) -> None:
+        (text,) = zoo.play("unfit.calls_that_are_never_served", hits=0)
+        assert text.startswith("zoo: none of 10 calls of mlp was served by compiled code: ")
+        assert "grad_mode" in text
+        assert text.endswith("; make the call under torch.no_grad()")
+
+    def test_where_one_was_served_nothing_is_said(self, zoo: Site) -> None:
+        assert zoo.play("unfit.calls_that_are_never_served", hits=1) == []
+
+    def test_quiet_says_nothing(self, zoo: Site) -> None:
+        quiet = {"HATCH_PRECOMPILE": "quiet"}
+        assert zoo.play("unfit.calls_that_are_never_served", hits=0, environment=quiet) == []
+
+
 def test_log_goes_to_the_handlers_of_the_process(zoo: Site) -> None:
     finished = zoo.process("unfit.facts_in_log_records", environment={"HATCH_PRECOMPILE": "log"})
     assert "mine: installed mlp: 1 entries" in finished.stdout
