@@ -98,6 +98,8 @@ def only_kinds(cases: list[Case], wanted: list[str]) -> list[Case]:
 def _is_for(change: Change, program: Program) -> bool:
     if change.kind == "signal" and not program.signals:
         return False
+    if change.compiler and program.compiles:
+        return False
     return not change.only or bool({program.kind, program.name} & set(change.only))
 
 

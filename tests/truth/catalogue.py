@@ -15,8 +15,9 @@ PACKAGE = "specimens"
 
 @dataclass(frozen=True)
 class Program:
-    """One entrypoint of the package. `target`: the name in its module; `warm`: its import imports dynamo, or
-    its eager code does; `signals`: whether they may come at any time; `table`: more keys of it."""
+    """One entrypoint of the package. `target`: the name in its module; `warm`: its import imports dynamo;
+    `compiles`: its eager code compiles, as torch.cond does; `signals`: whether they may come at
+    any time; `table`: more keys of it."""
 
     name: str
     module: str
@@ -25,6 +26,7 @@ class Program:
     instance: str | None
     mode: str
     warm: bool
+    compiles: bool
     signals: bool
     table: dict[str, Any]
 
@@ -57,8 +59,10 @@ def all_programs() -> list[Program]:
             rest = dict(declared)
             target, samples = rest.pop("target"), rest.pop("samples")
             instance, mode = rest.pop("instance", None), rest.pop("mode", "no_grad")
-            warm, signals = rest.pop("warm", False), rest.pop("signals", True)
-            programs.append(Program(target, path.stem, target, samples, instance, mode, warm, signals, rest))
+            compiles, signals = rest.pop("compiles", False), rest.pop("signals", True)
+            warm = rest.pop("warm", compiles)
+            places = (target, path.stem, target, samples, instance)
+            programs.append(Program(*places, mode, warm, compiles, signals, rest))
     names = [program.name for program in programs]
     assert len(set(names)) == len(names), "two programs have one name"
     return programs

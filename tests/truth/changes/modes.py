@@ -120,7 +120,7 @@ for _name, (_context, _harmless) in CONTEXTS.items():
     add(f"{_name} around a later call", "mode", _around_second(_context), harmless=_harmless)
 
 
-@change("a mode that counts functions", "mode")
+@change("a mode that counts functions", "mode", compiler=True)
 def counts_functions(run: Any) -> None:
     run.load()
     run.call()
@@ -129,7 +129,7 @@ def counts_functions(run: Any) -> None:
     run.note("functions", counting.calls)
 
 
-@change("a mode that counts operators", "mode")
+@change("a mode that counts operators", "mode", compiler=True)
 def counts_operators(run: Any) -> None:
     run.load()
     run.call()

@@ -147,7 +147,7 @@ def eager_on_recompile(run: Any) -> None:
         run.call(_longer, label="of another size")
 
 
-@change("set_stance(fail_on_recompile)", "others", warm=True)
+@change("set_stance(fail_on_recompile)", "others", warm=True, compiler=True)
 def fail_on_recompile(run: Any) -> None:
     run.load()
     with torch.compiler.set_stance("fail_on_recompile"):

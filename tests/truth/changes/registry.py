@@ -19,7 +19,8 @@ class Change:
     asks for this wants no compiled code; only: the kinds of program it is for ("module", "method",
     "function"), or the names of programs; reads: words that, in a program's source, make it not harmless;
     environment: what the process is started with; warm: torch._dynamo is imported beforehand, to save
-    time; listed: False for one that is only used with a parameter.
+    time; compiler: it shows or restricts what torch's compiler does, so it is not for a program whose eager
+    code compiles; listed: False for one that is only used with a parameter.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Change:
     reads: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     warm: bool = False
+    compiler: bool = False
     listed: bool = True
     limit: float = 40.0
 

@@ -95,7 +95,7 @@ def computes_with_numpy(x):
 
 
 PROGRAMS = [
-    {"target": "branches_in_the_graph", "samples": "rows", "warm": True},
+    {"target": "branches_in_the_graph", "samples": "rows", "compiles": True},
     {"target": "recomputes", "samples": "rows"},
     {"target": "turns_into_waves", "samples": "rows"},
     {"target": "writes_out", "samples": "with_a_buffer"},
