@@ -48,7 +48,8 @@ class GraphRecord(msgspec.Struct, frozen=True):
 
 
 class EntryRecord(msgspec.Struct, frozen=True):
-    """One guarded specialisation of a frame; `data`, `head`, `source`: files below the capture's folder."""
+    """One guarded specialisation of a frame; `data`, `head`, `source`: files below the capture's folder;
+    `guards`: so is the library with its guard, or "" without one."""
 
     data: str
     head: str
@@ -60,6 +61,7 @@ class EntryRecord(msgspec.Struct, frozen=True):
     rebound: int
     by_kind: dict[str, int]
     native: bool
+    guards: str = ""
 
 
 class FrameRecord(msgspec.Struct, frozen=True):

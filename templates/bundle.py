@@ -102,6 +102,10 @@ class Bundle:
         self.fixed_weights.append(fixed)
         return fixed.caller()
 
+    def guards(self, name: str) -> Callable[..., Any]:
+        """What makes the guards that a library has: of a guard's number and its constants."""
+        return self._loaded(name, "guards")
+
     def _loaded(self, name: str, function: str) -> Callable[..., Any]:
         if name not in self._libraries:  # graphs whose libraries are equal share one
             self.read(name)

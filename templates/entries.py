@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import marshal
 import sys
@@ -15,13 +16,17 @@ from typing import TYPE_CHECKING, Any
 from . import graphs, torch_private
 from .activation import CELLS
 from .bundle import Bundle, with_file
+from .errors import warn
 from .inputs import check_inputs
 from .references import Stale, decode
 
 if TYPE_CHECKING:
     from .activation import Frame, Site
 
-__all__ = ["Entry", "heads", "prepare_guard"]
+__all__ = ["Entry", "heads", "native_guard", "prepare_guard"]
+
+# How many calls an entry serves before its guard is called as native code.
+NATIVE_AFTER = 10
 
 
 def heads(frame: Frame) -> list[Callable[[], Entry | None]]:
@@ -53,7 +58,8 @@ def heads(frame: Frame) -> list[Callable[[], Entry | None]]:
 class Entry:
     """One guarded specialisation. Until a call passes its stub, nothing of it is read but its head.
 
-    guard: asked before each call; the stub, until the entry is loaded.
+    guard: asked before each call; the stub, until the entry is loaded; readable: the same as a Python
+    function, which has lines.
     """
 
     def __init__(self, frame: Frame, record: dict[str, Any], head: bytes, bundle: Bundle) -> None:
@@ -70,6 +76,7 @@ class Entry:
         torch_private.leave_untraced_code(self.code)
         self.stub = FunctionType(stub, torch_private.guard_namespace(), "guard")
         self.guard: Callable[[dict[str, Any]], bool] = self.stub
+        self.readable = self.stub
 
     def load(self) -> bool:
         """Set up what the stub stands for; one that does not fit this process is left out with a warning."""
@@ -97,8 +104,37 @@ class Entry:
         code = prepare_guard(namespace, data, self.frame.globals, stands_in)
         names = {name: self._global(spec) for name, spec in data["globals"].items()}
         self.frame.globals.update(names)
-        self.guard = FunctionType(code, namespace, "guard")
+        self.readable = FunctionType(code, namespace, "guard")
+        self.guard = self._until_native(data["native"]) if self.record.get("guards") else self.readable
         self.ready = True
+
+    def _until_native(self, native: Any) -> Callable[[dict[str, Any]], bool]:
+        """The readable guard, until it has accepted so many calls that a library is worth loading."""
+        readable = self.readable
+
+        def guard(frame_locals: dict[str, Any]) -> bool:
+            if not readable(frame_locals):
+                return False
+            if self.hits >= NATIVE_AFTER:
+                self._use_native(native)
+            return True
+
+        return guard
+
+    def _use_native(self, native: Any) -> None:
+        installation = self.frame.installation
+        with installation.lock:
+            if not self.ready:
+                return
+            self.guard = self.readable
+            try:
+                make = self._bundle.guards(self.record["guards"])
+                self.guard = native_guard(make, self.readable.__globals__, native)
+            except Exception as error:
+                if torch_private.raised_by_signal(error):
+                    raise
+                text = f"the guards of {self.frame.record['qualname']} run as Python: {error}"
+                warn(installation.package, text, installation.mode)
 
     def runner(self, site: Site, closure: tuple[Any, ...] | None) -> Callable[..., Any]:
         """What a call of the site runs in the place of its body.
@@ -154,6 +190,23 @@ class Entry:
         """Make the guard refuse from now on."""
         self.ready = False
         self.guard = _never
+
+
+def native_guard(make: Callable[..., Any], namespace: dict[str, Any], native: Any) -> Callable[..., bool]:
+    """The guard that a library makes of what a readable one finds in its namespace."""
+    number, names, values = native
+    # A dict finds the very string that is its key without comparing text.
+    kept = (sys.intern(value) if type(value) is str else value for value in values)
+    guard: Callable[..., bool] = make(number, (*(_named(namespace, name) for name in names), *kept))
+    return guard
+
+
+def _named(namespace: dict[str, Any], dotted: str) -> Any:
+    name, *attributes = dotted.split(".")
+    value = namespace[name] if name in namespace else getattr(builtins, name)
+    for attribute in attributes:
+        value = getattr(value, attribute)
+    return value
 
 
 class _Announced:

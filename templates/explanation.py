@@ -165,7 +165,7 @@ class _Source:
 
 def _first_failure(entry: Entry, frame_locals: dict[str, Any]) -> _Stop | None:
     """Run a guard function and note the last line of it that ran; None if it accepts."""
-    filename = entry.guard.__code__.co_filename
+    filename = entry.readable.__code__.co_filename
     functions: list[tuple[str, int]] = []
     last: tuple[list[tuple[str, int]], dict[str, Any]] = ([("guard", 0)], {})
     passed = 0
@@ -191,7 +191,7 @@ def _first_failure(entry: Entry, frame_locals: dict[str, Any]) -> _Stop | None:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        if entry.guard(frame_locals):
+        if entry.readable(frame_locals):
             return None
     except Exception:
         refused.append(last)  # as torch's lookup takes it
@@ -269,7 +269,7 @@ def _tensor_words(entry: Entry, check: str, stop: _Stop) -> str:
         for other in range(number):
             if tensor is tensors[other]:  # torch's words say which of them, but not which is the other
                 return f"{paths[number]} is the same tensor as {paths[other]}, the entry needs two"
-    guards = entry.guard.__globals__[group]
+    guards = entry.readable.__globals__[group]
     return str(guards.check_verbose(*tensors, tensor_check_names=paths))
 
 

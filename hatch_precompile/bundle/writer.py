@@ -159,6 +159,7 @@ class _Writer:
             heads.append((source / record.pop("head")).read_bytes())
             record["data"] = f"{prefix}/{entry.data}"
             record["source"] = f"{prefix}/{entry.source}"
+            record["guards"] = f"{prefix}/{entry.guards}" if entry.guards else ""
             record["first_graph"] = first_graph
             record["first_resume"] = first_resume
             record["graphs"] = [graph + first_graph for graph in entry.graphs]

@@ -21,11 +21,12 @@ from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
 from hatch_precompile.lower.bytecode import lower_code, portable_code
 from hatch_precompile.lower.conditions import conditions_of, require_free
-from hatch_precompile.lower.entries import LoweredEntry, write_entry
+from hatch_precompile.lower.entries import GUARDS, LoweredEntry, write_entry
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards.function import lower_guards
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
+from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.records import (
     MARSHAL,
     Capture,
@@ -101,6 +102,7 @@ class _Session:
         self.resumes: dict[CodeType, int] = {}
         self.resume_records: list[ResumeRecord] = []
         self.conditions: dict[str, Conditions] = {}
+        self.native_guards = NativeGuards()
         self.sample = 0
         self.failure: BuildError | None = None
         self.skipped: dict[CodeType, SkippedFrame] = {}
@@ -137,6 +139,7 @@ class _Session:
                 numbers.next_sample()
                 self._run_until_settled(target, compiled[id(target)], sample, len(samples))
         self._put_own_frame_first(declared)
+        self._compile_guards()
         return Capture(
             name=self.entrypoint.name,
             target=self.entrypoint.target,
@@ -152,6 +155,14 @@ class _Session:
             skipped=list(self.skipped.values()),
             conditions=self.conditions,
         )
+
+    def _compile_guards(self) -> None:
+        problem = self.native_guards.compile(self.directory / GUARDS)
+        if problem:
+            text = f"guards run as Python, because their C code does not compile: {problem.splitlines()[0]}"
+            self.report(Event(step="note", text=text))
+            for entries in self.frames.values():
+                entries[:] = [replace(entry, guards="") for entry in entries]
 
     def _put_own_frame_first(self, declared: Declared) -> None:
         """The first frame is what the runtime reports on, and from where a miss can be compiled."""
@@ -353,7 +364,7 @@ class _Session:
         entry = LoweredEntry(
             number, trace.code.co_qualname, self.sample, guards, code, inputs.records, numbers
         )
-        record = write_entry(entry, self.directory, self.entrypoint.name, self.dispatch)
+        record = write_entry(entry, self.directory, self.entrypoint.name, self.dispatch, self.native_guards)
         self.frames[trace.code].append(record)
         self.conditions[record.data] = conditions_of(tree)
 

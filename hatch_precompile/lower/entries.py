@@ -9,9 +9,14 @@ from typing import Any
 
 from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
+from hatch_precompile.lower.native.library import NativeGuards
+from hatch_precompile.lower.native.translation import Untranslatable
 from hatch_precompile.records import MARSHAL, EntryRecord
 
-__all__ = ["LoweredEntry", "modules_named", "write_entry"]
+__all__ = ["GUARDS", "LoweredEntry", "modules_named", "write_entry"]
+
+GUARDS = "guards.so"
+"""The library of an entrypoint's guards, below the capture's folder."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +37,22 @@ class LoweredEntry:
 
 
 def write_entry(
-    entry: LoweredEntry, directory: Path, entrypoint: str, dispatch: tuple[int, int]
+    entry: LoweredEntry,
+    directory: Path,
+    entrypoint: str,
+    dispatch: tuple[int, int],
+    native_guards: NativeGuards,
 ) -> EntryRecord:
-    """Write the files of an entry below a directory. dispatch: the keys of the thread that was traced."""
+    """Write the files of an entry below a directory. dispatch: the keys of the thread that was traced;
+    native_guards: gets its guard."""
     guards, code = entry.guards, entry.code
     place = f"entries/{entry.number}"
     text = f"# Guards of {entry.function}, sample {entry.sample + 1} of {entrypoint}.\n{guards.source}"
     name = f"<guards of {entry.function}>"
+    try:
+        native = native_guards.add(text)
+    except Untranslatable:
+        native = None
     head = (
         function_codes(guards.stub, name)[0],
         code.code,
@@ -47,6 +61,7 @@ def write_entry(
     )
     data = {
         "guard": function_codes(text, name),
+        "native": native,
         "constants": guards.constants,
         "tensors": tuple(group.encoded() for group in guards.tensors),
         "state": guards.state,
@@ -59,6 +74,7 @@ def write_entry(
         data=f"{place}.entry",
         head=f"{place}.head",
         source=f"{place}.guards.txt",
+        guards=GUARDS if native is not None else "",
         graphs=entry.graphs,
         sample=entry.sample,
         checks=guards.checks,

@@ -33,5 +33,5 @@ def test_libraries_that_are_equal_are_one_file(built: Site) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     libraries = {path for graph in manifest["graphs"] for path in graph["libraries"].values()}
     assert (len(manifest["graphs"]), len(libraries)) == (2, 1)
-    assert [str(path.relative_to(bundle)) for path in bundle.rglob("*.so")] == list(libraries)
+    assert [str(path.relative_to(bundle)) for path in bundle.rglob("graphs/*.so")] == list(libraries)
     assert libraries <= manifest["files"].keys()

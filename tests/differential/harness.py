@@ -6,15 +6,18 @@ RootGuardManager, our generated function and the locals they were made from.
 
 from __future__ import annotations
 
+import tempfile
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from hatch_precompile.lower.guards.function import function_codes, lower_guards
+from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import FrameTrace, capture_settings, dispatch_keys, tracing_frames
 from hatch_precompile.torch_internals.guardtree import GuardRecorder
@@ -27,6 +30,7 @@ class HeldFrame:
     name: str
     root: Any
     guard: Callable[[dict[str, Any]], bool]
+    native: Callable[[dict[str, Any]], bool]
     source: str
     frame_globals: dict[str, Any]
     injected: dict[str, Any]
@@ -42,10 +46,16 @@ class HeldFrame:
             return False  # dynamo's own lookup treats an error in a guard as a failed one or raises
 
     def ours(self, frame_locals: dict[str, Any]) -> bool:
-        try:
-            return bool(self.guard(frame_locals))
-        except Exception:
-            return False  # torch's lookup takes an error in a guard of ours for a refusal
+        answer, other = _asked(self.guard, frame_locals), _asked(self.native, frame_locals)
+        assert answer == other, f"as Python the guard answers {answer}, as native code {other}"
+        return answer
+
+
+def _asked(guard: Callable[[dict[str, Any]], bool], frame_locals: dict[str, Any]) -> bool:
+    try:
+        return bool(guard(frame_locals))
+    except Exception:
+        return False  # an error in a guard of ours is a refusal
 
 
 def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]:
@@ -91,9 +101,33 @@ def _held(recorder: GuardRecorder, trace: FrameTrace, keys: tuple[int, int]) -> 
     def guard(frame_locals: dict[str, Any]) -> bool:
         return bool(stub(frame_locals) and whole(frame_locals))
 
+    made = native(lowered.source, namespace)
+
+    def native_guard(frame_locals: dict[str, Any]) -> bool:
+        return bool(stub(frame_locals) and made(frame_locals))
+
     mode = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
     if torch.is_grad_enabled():
         mode = torch.enable_grad
     return HeldFrame(
-        trace.code.co_qualname, trace.root, guard, lowered.source, trace.frame_globals, trace.injected, mode
+        trace.code.co_qualname,
+        trace.root,
+        guard,
+        native_guard,
+        lowered.source,
+        trace.frame_globals,
+        trace.injected,
+        mode,
     )
+
+
+def native(source: str, namespace: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
+    """The guard with this source as native code."""
+    guards = NativeGuards()
+    translated = guards.add(source)
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, "guards.so")
+        problem = guards.compile(library)
+        assert not problem, problem
+        make = runtime("graphs").load_library(str(library), f"native{id(guards)}", "guards")
+    return runtime("entries").native_guard(make, namespace, translated)

@@ -43,11 +43,13 @@ def _interrupted(run: Any, number: int, before_each: Callable[[], None]) -> None
     # The modes are entered once: a signal between two lines of torch's own context managers leaves them on.
     call = _quietly(run, contextlib.nullcontext)
     raised = caught = 0
+    expected = False
 
     def handler(*_: Any) -> None:
-        nonlocal raised
-        if isinstance(sys.exc_info()[1], Interrupted):
-            return  # one is on its way still: on a busy machine two signals come at once
+        nonlocal raised, expected
+        if not expected:
+            return  # one is on its way, or has just arrived: on a busy machine two signals come at once
+        expected = False
         raised += 1
         raise Interrupted
 
@@ -58,6 +60,7 @@ def _interrupted(run: Any, number: int, before_each: Callable[[], None]) -> None
             try:
                 while left > 0:
                     left -= 1
+                    expected = True
                     before_each()
                     # Long enough for the signal to come, wherever in a call that is.
                     until = time.perf_counter() + 0.02

@@ -1,0 +1,1 @@
+"""Guards as native code: from their text to a library."""

@@ -1,0 +1,103 @@
+// What translated guards call. Every function gives a new reference, or a number; NULL and -1 mean that an
+// exception is set, as it would be in the Python text. Seen in CPython 3.11 to 3.13.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+static PyObject *plain_getattribute, *word_getattribute, *word_dict;
+
+static int prepare(void) {
+    plain_getattribute = PyObject_GetAttrString((PyObject *)&PyBaseObject_Type, "__getattribute__");
+    word_getattribute = PyUnicode_InternFromString("__getattribute__");
+    word_dict = PyUnicode_InternFromString("__dict__");
+    return plain_getattribute && word_getattribute && word_dict ? 0 : -1;
+}
+
+// Functions of their own, or the code would be several times as long.
+#define APART __attribute__((noinline)) static
+
+static inline PyObject *kept(PyObject *value) {
+    Py_XINCREF(value);
+    return value;
+}
+
+// Whether `__dict__` of a value is what the interpreter keeps its attributes in. A class may say otherwise.
+static inline int has_plain_dict(PyObject *value) {
+    PyTypeObject *type = Py_TYPE(value);
+    if (type->tp_getattro != PyObject_GenericGetAttr &&
+        _PyType_Lookup(type, word_getattribute) != plain_getattribute)
+        return 0;
+    PyObject *found = _PyType_Lookup(type, word_dict);
+    return found && Py_TYPE(found) == &PyGetSetDescr_Type;
+}
+
+APART PyObject *dict_of(PyObject *value) {
+    return has_plain_dict(value) ? PyObject_GenericGetDict(value, NULL) : PyObject_GetAttr(value, word_dict);
+}
+
+// The truth of value.__dict__. None is made for a value that has no attributes yet.
+APART int has_attributes(PyObject *value) {
+    if (has_plain_dict(value)) {
+        PyObject **place = _PyObject_GetDictPtr(value);
+        if (place && (!*place || PyDict_CheckExact(*place)))
+            return *place && PyDict_GET_SIZE(*place) > 0;
+    }
+    PyObject *dict = PyObject_GetAttr(value, word_dict);
+    int truth = dict ? PyObject_IsTrue(dict) : -1;
+    Py_XDECREF(dict);
+    return truth;
+}
+
+APART PyObject *item(PyObject *base, PyObject *key) {
+    if (!PyDict_CheckExact(base)) return PyObject_GetItem(base, key);
+    PyObject *found = PyDict_GetItemWithError(base, key);
+    if (!found && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
+    return kept(found);
+}
+
+APART PyObject *item_at(PyObject *base, Py_ssize_t place, PyObject *number) {
+    if (PyTuple_CheckExact(base) && place >= 0 && place < PyTuple_GET_SIZE(base))
+        return kept(PyTuple_GET_ITEM(base, place));
+    if (PyList_CheckExact(base) && place >= 0 && place < PyList_GET_SIZE(base))
+        return kept(PyList_GET_ITEM(base, place));
+    return item(base, number);
+}
+
+APART int compared(PyObject *left, PyObject *right, int how) {
+    PyObject *answer = PyObject_RichCompare(left, right, how);
+    int truth = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return truth;
+}
+
+APART Py_ssize_t size_of_dict(PyObject *value) {
+    if (PyDict_Check(value)) return PyDict_GET_SIZE(value);
+    PyErr_SetString(PyExc_TypeError, "dict.__len__ of what is no dict");
+    return -1;
+}
+
+static inline int is_size(Py_ssize_t size, Py_ssize_t expected) { return size < 0 ? -1 : size == expected; }
+
+APART void set(PyObject **place, PyObject *value) { Py_XSETREF(*place, value); }
+
+APART void drop(PyObject **values, Py_ssize_t count) {
+    while (count--) Py_CLEAR(values[count]);
+}
+
+// What a guard answers when an exception ended it. One that was raised by what it looked for, and no
+// Python code was running, is a refusal; any other is the caller's to judge.
+APART PyObject *ended_by_exception(void) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (!trace && (PyErr_GivenExceptionMatches(type, PyExc_LookupError) ||
+                   PyErr_GivenExceptionMatches(type, PyExc_AttributeError) ||
+                   PyErr_GivenExceptionMatches(type, PyExc_TypeError) ||
+                   PyErr_GivenExceptionMatches(type, PyExc_ValueError) ||
+                   PyErr_GivenExceptionMatches(type, PyExc_ArithmeticError))) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_RETURN_FALSE;
+    }
+    PyErr_Restore(type, value, trace);
+    return NULL;
+}
