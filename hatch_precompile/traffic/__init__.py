@@ -1,0 +1,1 @@
+"""Records of calls, as HATCH_PRECOMPILE=record writes them: their reading, and the samples that are in them."""
