@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -69,7 +70,7 @@ def read_records(paths: Iterable[Path]) -> Record:
 def to_lines(calls: Iterable[Call]) -> str:
     """A record of these calls, to be read again."""
     lines = []
-    for number, call in enumerate(calls):
+    for call in calls:
         for served, count in ((False, call.count - call.hits), (True, call.hits)):
             if count:
                 line = {
@@ -78,10 +79,10 @@ def to_lines(calls: Iterable[Call]) -> str:
                     "of": "all" if call.complete else "misses",
                     "served": served,
                     "call": call.content,
-                    "id": f"{number}{'+' if served else '-'}",
-                    "count": count,
                 }
-                lines.append(json.dumps(line, separators=(",", ":")) + "\n")
+                text = json.dumps(line, separators=(",", ":"))
+                identity = hashlib.sha256(text.encode()).hexdigest()[:16]
+                lines.append(f'{text[:-1]},"id":"{identity}","count":{count}}}\n')
     return "".join(lines)
 
 
@@ -122,6 +123,7 @@ class _File:
         lines = [line for line in content.split(b"\n") if line.strip()]
         for line in lines:
             self._read(line)
+        self.damaged += len(self._more.keys() - self._first.keys())
         if lines and not self._first and not self.full:
             raise ConfigError(f"{path} is no record: none of its {len(lines)} lines is a recorded call")
         if not self._first:
