@@ -222,4 +222,3 @@ class _Count:
         if first:
             return f'{text[:-1]},"id":"{self.id}","count":{more}}}\n'.encode()
         return f'{{"again":"{self.id}","count":{more}}}\n'.encode()
-

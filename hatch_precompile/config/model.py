@@ -103,8 +103,8 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
 
     samples: SamplesSource | None = None
     """A callable without arguments that returns an iterable of samples: each a tuple (positional arguments),
-    a dict (keyword arguments) or a pair of both. Or `"recorded:FILE"`: calls of a record
-    ([users.md](users.md#a-record-of-calls)), FILE being relative to the project. Either this or `workload`."""
+    a dict (keyword arguments) or a pair of both. Or `"recorded:FILE"`: the calls of a
+    [record](users.md#a-record-of-calls), a file of the project. Either this or `workload`."""
 
     workload: Reference | None = None
     """A callable without arguments that uses the target as its users do: each call it makes of it becomes a

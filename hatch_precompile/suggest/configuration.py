@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +25,8 @@ def toml_of(suggestion: Suggestion, file: str) -> str:
 def _comments(suggestion: Suggestion) -> Iterator[str]:
     name = suggestion.entrypoint.name
     hits = f", {suggestion.hits} of them hits" if suggestion.complete else ", all of them misses"
-    share = 100 * suggestion.served / suggestion.calls
-    yield f"{name}: {suggestion.calls} calls recorded{hits}; this serves {suggestion.served} ({share:.1f} %)"
+    share = math.floor(1000 * suggestion.served / suggestion.calls) / 10  # 100 % is every call
+    yield f"{name}: {suggestion.calls} calls recorded{hits}; this serves {suggestion.served} ({share} %)"
     if not suggestion.complete:
         yield "What hit is not in the record: use one of record-all, or keep the samples that made it hit."
     if "workload" in suggestion.written:

@@ -49,7 +49,9 @@ class Suggestion:
         return sum(structure.count for structure in self.samples)
 
 
-def suggestions(tables: Sequence[Configured], record: Record, *, rare: float) -> tuple[list[Suggestion], list[str]]:
+def suggestions(
+    tables: Sequence[Configured], record: Record, *, rare: float
+) -> tuple[list[Suggestion], list[str]]:
     """For each configured entrypoint with calls in the record; and what is to be noted.
 
     rare: the share of an entrypoint's calls below which a kind of call gets no sample. Raises ConfigError
@@ -125,7 +127,9 @@ def _sum(calls: Sequence[Call]) -> int:
 
 
 def _in_words(call: Call) -> str:
-    positional = [(name or f"argument {number}", value) for number, (name, value) in enumerate(call.content["args"], 1)]
+    positional = [
+        (name or f"argument {number}", value) for number, (name, value) in enumerate(call.content["args"], 1)
+    ]
     arguments = [f"{name} {_value(value)}" for name, value in (*positional, *call.content["kwargs"].items())]
     return f"{', '.join(arguments) or 'no arguments'} ({call.mode})"
 

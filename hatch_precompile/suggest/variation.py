@@ -63,7 +63,9 @@ def _shapes(entrypoint: Entrypoint, calls: Sequence[Call]) -> dict[str, dict[int
         varied = len({size for size in sizes.values() if size > 1}) > 1
         if varied or configured is not None:
             _put(groups, (argument, index), sizes, configured.name if configured is not None else "")
-    _give_names(groups, taken={each.name for dims in entrypoint.dynamic_shapes.values() for each in dims.values()})
+    _give_names(
+        groups, taken={each.name for dims in entrypoint.dynamic_shapes.values() for each in dims.values()}
+    )
     shapes = {argument: dict(dimensions) for argument, dimensions in entrypoint.dynamic_shapes.items()}
     for group in groups:
         dimension = _range(group, entrypoint)

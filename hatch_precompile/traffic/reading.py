@@ -142,9 +142,7 @@ class _File:
             return
         if isinstance(value, dict) and "stopped" in value:
             self.full = True
-        elif isinstance(value, dict) and _is_count(value.get("count")) and not self._take(value):
-            self.damaged += 1
-        elif not isinstance(value, dict) or not _is_count(value.get("count")):
+        elif not isinstance(value, dict) or not _is_count(value.get("count")) or not self._take(value):
             self.damaged += 1
 
     def _take(self, value: dict[str, Any]) -> bool:
@@ -204,11 +202,15 @@ def _is_value(value: Any, depth: int = 0) -> bool:
         return _is_tensor(value)
     parts = [value[key] for key in ("list", "tuple") if key in value]
     tables = [value[key] for key in ("dict", "items") if key in value]
-    if not all(isinstance(part, list) for part in parts) or not all(isinstance(part, dict) for part in tables):
+    if not all(isinstance(part, list) for part in parts) or not all(
+        isinstance(part, dict) for part in tables
+    ):
         return False
     below = [each for part in parts for each in part] + [each for part in tables for each in part.values()]
     names = [value[key] for key in ("type", "string", "float", "dtype", "device") if key in value]
-    if not all(isinstance(name, str) for name in names) or not all(_is_value(each, depth + 1) for each in below):
+    if not all(isinstance(name, str) for name in names) or not all(
+        _is_value(each, depth + 1) for each in below
+    ):
         return False
     return bool(parts or tables or names) or (type(value.get("same")) is int and value["same"] >= 0)
 

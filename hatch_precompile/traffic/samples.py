@@ -47,9 +47,11 @@ def with_recorded_calls(config: Config, root: Path, table: str) -> tuple[Config,
     for number, entrypoint in enumerate(config.entrypoints):
         if is_recorded(entrypoint) and not embedded_calls(entrypoint):
             key = f"{table}.entrypoints[{number}].samples" if table else f"entrypoints[{number}].samples"
-            entrypoint, said = _with_calls(entrypoint, config.package, root, key)
+            made, said = _with_calls(entrypoint, config.package, root, key)
             notes += [f"{entrypoint.name}: {each}" for each in said]
-        entrypoints.append(entrypoint)
+            entrypoints.append(made)
+        else:
+            entrypoints.append(entrypoint)
     return msgspec.structs.replace(config, entrypoints=tuple(entrypoints)), notes
 
 
@@ -62,7 +64,9 @@ def _with_calls(entrypoint: Entrypoint, package: str, root: Path, key: str) -> t
     calls = [call for call in record.calls if (call.package, call.entrypoint) == (package, entrypoint.name)]
     if not calls:
         names = ", ".join(sorted({f"{call.package}:{call.entrypoint}" for call in record.calls}))
-        raise ConfigError(f"{key}: {file} has no call of {package}:{entrypoint.name}; it has those of {names}")
+        raise ConfigError(
+            f"{key}: {file} has no call of {package}:{entrypoint.name}; it has those of {names}"
+        )
     structures = structures_of(calls, entrypoint)
     reasons = [f"{count} recorded calls are left out: {why}" for why, count in structures.left_out.items()]
     if not structures.found:

@@ -72,7 +72,9 @@ def _problem(call: Call, entrypoint: Entrypoint) -> str:
     ):
         if key in content:
             return what
-    arguments = [(name or f"argument {number}", value) for number, (name, value) in enumerate(content["args"], 1)]
+    arguments = [
+        (name or f"argument {number}", value) for number, (name, value) in enumerate(content["args"], 1)
+    ]
     for name, value in (*arguments, *content["kwargs"].items()):
         if problem := _of_value(value):
             return f"{name}: {problem}"
@@ -82,7 +84,8 @@ def _problem(call: Call, entrypoint: Entrypoint) -> str:
 def _of_mode(mode: str) -> str:
     if mode == "train":
         return 'gradients are on: call under torch.no_grad(), or give it an entrypoint with mode = "train"'
-    return f"they are made under torch.{mode if mode == 'no_grad' else 'inference_mode'}(), which mode leaves out"
+    manager = "torch.no_grad()" if mode == "no_grad" else "torch.inference_mode()"
+    return f'they are made under {manager}, and mode has no "{mode}"'
 
 
 def _of_value(value: Any) -> str:

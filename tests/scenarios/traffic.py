@@ -12,6 +12,7 @@ import urllib.request
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -111,11 +112,8 @@ def crowd(threads: int, children: int, calls: int) -> int:
             _answer(model, 2, 2 + (first + number) % 7)
 
     def all_threads() -> None:
-        running = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
-        for thread in running:
-            thread.start()
-        for thread in running:
-            thread.join()
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(threads)))
 
     work(0)
     context = multiprocessing.get_context("fork")
@@ -140,7 +138,7 @@ def endless_variety(size: int) -> int:
     recording.SIZE = size  # type: ignore[attr-defined]
     for length in range(2, 200):
         _answer(_Handler.model, 2, length)
-    return os.stat(os.environ["HATCH_PRECOMPILE"].partition(":")[2]).st_size
+    return Path(os.environ["HATCH_PRECOMPILE"].partition(":")[2]).stat().st_size
 
 
 def a_tensor_that_was_passed() -> bool:
@@ -155,7 +153,7 @@ def a_tensor_that_was_passed() -> bool:
 
 
 def ways_of_calling() -> None:
-    """The same tensor twice, a transposed one, a subclass, gradients, training, autocast, a default device."""
+    """A tensor twice, a transposed one, a subclass, gradients, training, autocast, a default device."""
     ids = torch.ones(3, 2, dtype=torch.int64)
     model = Scorer().eval()
     with torch.no_grad():

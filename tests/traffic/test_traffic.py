@@ -45,7 +45,9 @@ def test_a_wheel_rebuilt_from_its_traffic_serves_all_of_it(
         main, ["suggest", str(project), str(record), "--write", str(project / "traffic.jsonl")]
     )
     assert suggested.exit_code == 0, suggested.output
-    assert suggested.stdout.startswith("# scorer: 48 calls recorded, 2 of them hits; this serves 48 (100.0 %)\n")
+    assert suggested.stdout.startswith(
+        "# scorer: 48 calls recorded, 2 of them hits; this serves 48 (100.0 %)\n"
+    )
     pyproject = project / "pyproject.toml"
     kept = pyproject.read_text().partition("[[tool.hatch")[0]
     pyproject.write_text(kept + suggested.stdout)
@@ -69,7 +71,9 @@ class TestTheFile:
         for kind, file in files.items():
             imported = desk.play("traffic.few_calls", environment={"HATCH_PRECOMPILE": f"{kind}:{file}"})
             assert imported == ["recording", "described"]
-        sizes = {kind: [call["kwargs"]["ids"]["size"] for call in recorded(file)] for kind, file in files.items()}
+        sizes = {
+            kind: [call["kwargs"]["ids"]["size"] for call in recorded(file)] for kind, file in files.items()
+        }
         assert sizes == {"record": [[1, 5]], "record-all": [[1, 4], [1, 5]]}
         assert [line["count"] for line in lines_of(files["record"])] == [1, 1]
 
@@ -110,7 +114,9 @@ class TestTheFile:
         file = tmp_path / "record"
         desk.play("traffic.private_calls", environment={"HATCH_PRECOMPILE": f"record-all:{file}"})
         text = file.read_text()
-        assert not [secret for secret in ("1234567", "13", "hunter2", "Ozymandias") if secret in _without_ids(text)]
+        assert not [
+            secret for secret in ("1234567", "13", "hunter2", "Ozymandias") if secret in _without_ids(text)
+        ]
         # But what the model's own code spells out is.
         assert [call["kwargs"].get("pooling") for call in recorded(file)] == [
             None,
@@ -161,4 +167,6 @@ class TestTheFile:
 def _without_ids(text: str) -> str:
     """Sums of what is in a line; a few digits may be any."""
     lines = [json.loads(line) for line in text.splitlines()]
-    return json.dumps([{key: value for key, value in line.items() if key not in ("id", "again")} for line in lines])
+    return json.dumps(
+        [{key: value for key, value in line.items() if key not in ("id", "again")} for line in lines]
+    )
