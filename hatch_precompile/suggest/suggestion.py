@@ -11,7 +11,7 @@ from hatch_precompile.errors import ConfigError
 from hatch_precompile.suggest.variation import widened
 from hatch_precompile.traffic.reading import Call, Record
 from hatch_precompile.traffic.samples import MOST
-from hatch_precompile.traffic.structures import Structure, structures_of
+from hatch_precompile.traffic.structures import Structure, in_words, structures_of
 
 __all__ = ["Configured", "Suggestion", "suggestions"]
 
@@ -103,7 +103,7 @@ def _suggestion(
     total = _sum(calls)
     kept = tuple(each for each in structures.found if each.count >= rare * total)[:MOST]
     left_out = [(count, why) for why, count in structures.left_out.most_common()]
-    left_out += [(each.count, f"rare: {_in_words(each.call)}") for each in structures.found[len(kept) :]]
+    left_out += [(each.count, f"rare: {in_words(each.call)}") for each in structures.found[len(kept) :]]
     return Suggestion(
         package=package,
         table=configured.table,
@@ -124,26 +124,3 @@ def _counted(structure: Structure) -> Structure:
 
 def _sum(calls: Sequence[Call]) -> int:
     return sum(call.count for call in calls)
-
-
-def _in_words(call: Call) -> str:
-    positional = [
-        (name or f"argument {number}", value) for number, (name, value) in enumerate(call.content["args"], 1)
-    ]
-    arguments = [f"{name} {_value(value)}" for name, value in (*positional, *call.content["kwargs"].items())]
-    return f"{', '.join(arguments) or 'no arguments'} ({call.mode})"
-
-
-def _value(value: Any) -> str:
-    if not isinstance(value, dict):
-        return str(value)
-    if "tensor" in value:
-        return f"{value['tensor']}{value.get('size', '')}"
-    for kind in ("list", "tuple"):
-        if kind in value:
-            return f"{kind} of {len(value[kind])}"
-    if "dict" in value:
-        return f"dict of {', '.join(value['dict'])}"
-    if "same" in value:
-        return "a tensor that is passed twice"
-    return str(next(iter(value.values())))

@@ -15,7 +15,7 @@ import msgspec
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.traffic.reading import read_records
-from hatch_precompile.traffic.structures import structures_of
+from hatch_precompile.traffic.structures import in_words, structures_of
 
 __all__ = ["MOST", "PREFIX", "embedded_calls", "is_recorded", "with_recorded_calls"]
 
@@ -74,7 +74,9 @@ def _with_calls(entrypoint: Entrypoint, package: str, root: Path, key: str) -> t
     kept, rare = structures.found[:MOST], structures.found[MOST:]
     total = sum(call.count for call in calls)
     served = sum(structure.count for structure in kept)
-    notes = [f"{len(kept)} samples of {file}, which stand for {served} of {total} recorded calls", *reasons]
+    notes = [f"{len(kept)} samples of {file}, which stand for {served} of {total} recorded calls"]
+    notes += [f"sample {number}: {in_words(each.call)}" for number, each in enumerate(kept, 1)]
+    notes += reasons
     if rare:
         notes.append(f"{len(rare)} rarer kinds of calls are left out: at most {MOST} samples are made")
     if record.damaged:

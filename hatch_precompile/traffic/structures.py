@@ -12,7 +12,7 @@ from typing import Any
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.traffic.reading import Call, tensors_in
 
-__all__ = ["Structure", "Structures", "structures_of"]
+__all__ = ["Structure", "Structures", "in_words", "structures_of"]
 
 
 @dataclass(frozen=True)
@@ -222,3 +222,30 @@ def _distinctness(call: Call, entrypoint: Entrypoint) -> int:
     numbers = [value for name in entrypoint.dynamic_numbers if type(value := call.named.get(name)) is int]
     values = [*(size for _, size in sizes), *numbers]
     return len(set(values)) - len(values)
+
+
+# -- in words ----------------------------------------------------------------------------------------
+
+
+def in_words(call: Call) -> str:
+    """A call as a line for its reader."""
+    positional = [
+        (name or f"argument {number}", value) for number, (name, value) in enumerate(call.content["args"], 1)
+    ]
+    arguments = [f"{name} {_one(value)}" for name, value in (*positional, *call.content["kwargs"].items())]
+    return f"{', '.join(arguments) or 'no arguments'} ({call.mode})"
+
+
+def _one(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    if "tensor" in value:
+        return f"{value['tensor']}{value.get('size', '')}"
+    for kind in ("list", "tuple"):
+        if kind in value:
+            return f"{kind} of {len(value[kind])}"
+    if "dict" in value:
+        return f"dict of {', '.join(value['dict'])}"
+    if "same" in value:
+        return "a tensor that is passed twice"
+    return str(next(iter(value.values())))

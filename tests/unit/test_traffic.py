@@ -321,6 +321,7 @@ class TestSamples:
         assert sample.kwargs["x"].shape == (3,)
         assert notes == [
             "net: 1 samples of calls.jsonl, which stand for 5 of 6 recorded calls",
+            "net: sample 1: x float32[3] (no_grad)",
             "net: 1 recorded calls are left out: x: a shop.Cache, of which no sample is made",
         ]
 
