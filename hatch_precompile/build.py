@@ -26,6 +26,7 @@ from hatch_precompile.events import Event, collected, emit, printed, received
 from hatch_precompile.processes import in_parallel, preloaded, reason_left, run_module, stopping_children
 from hatch_precompile.records import Capture
 from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.traffic.samples import with_recorded_calls
 from hatch_precompile.verify.parent import CHILD as VERIFY
 from hatch_precompile.verify.parent import require_hits, run_samples
 from hatch_precompile.wheel.shim import with_shim
@@ -49,20 +50,29 @@ class BuiltBundle:
 
 
 def build_bundle(
-    config: Config, *, source_roots: list[Path], work: Path, report: Report, table: str = ""
+    config: Config,
+    *,
+    source_roots: list[Path],
+    work: Path,
+    report: Report,
+    table: str = "",
+    root: Path | None = None,
 ) -> BuiltBundle:
     """Capture every entrypoint, write the bundle, verify it.
 
     source_roots: directories the project's packages are imported from; work: an empty directory this
-    build may fill; table: where the author wrote the configuration, for errors. Raises BuildError; with
-    on-error = "warn" an entrypoint that fails is reported and left out, and only a build with none left
-    fails.
+    build may fill; table: where the author wrote the configuration, for errors; root: the project's
+    folder, by default the working directory. Raises BuildError; with on-error = "warn" an entrypoint that
+    fails is reported and left out, and only a build with none left fails.
     """
     if config.report and importlib.util.find_spec("jinja2") is None:
         raise BuildError(
             "report = true needs jinja2, which is not installed in the build environment; "
             'require "hatch-precompile[report]" in build-system.requires'
         )
+    config, notes = with_recorded_calls(config, root or Path.cwd(), table)
+    for note in notes:
+        report(note)
     try:
         with stopping_children(), collected() as events, children_preloaded(config.verify):
             built, captures = _build(config, source_roots, work, report, table)

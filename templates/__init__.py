@@ -7,7 +7,7 @@
 
 The environment variable HATCH_PRECOMPILE changes what importing the package does: `off` installs
 nothing, `quiet` warns of nothing, `log` says what was installed, hit and missed, `strict` raises on any miss
-or load problem.
+or load problem, `record:PATH` appends what missed calls look like to a file, `record-all:PATH` all calls.
 """
 
 from __future__ import annotations

@@ -31,9 +31,6 @@ class _Current(threading.local):
 
 current = _Current()
 
-# What answers misses; its module comes in with the first of them.
-_answer: Callable[..., Callable[..., Any] | None] | None = None
-
 
 class Frame:
     """One code object with its entries, and the places where it runs. Entries come in at the first call."""
@@ -161,12 +158,8 @@ class Frame:
         """What serves a call that no entry takes, or None. Raises PrecompileError where `on-miss` says so."""
         if self.installation.uninstalled or not torch_private.may_serve():
             return None
-        global _answer
-        if _answer is None:
-            with self.installation.lock:  # the import alone: a miss waits for nobody's loading
-                from .misses import answer
-            _answer = answer
-        return _answer(self, site, frame_locals, under_compile=under_compile)
+        answer = self.installation.answer or self.installation.find_answer()
+        return answer(self, site, frame_locals, under_compile=under_compile)
 
     def is_inside(self) -> bool:
         """Whether an entrypoint that this frame belongs to is running on this thread."""
@@ -286,7 +279,8 @@ class Site:
             return site.runner(found, frame_locals)
 
         torch_private.leave_untraced(dispatch, below=False)
-        return dispatch
+        recorder = frame.installation.recorder
+        return dispatch if recorder is None else recorder.watching(frame, dispatch)
 
 
 # The cells of free variables among the locals of a frame; no name of a variable.

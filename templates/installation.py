@@ -43,6 +43,8 @@ class Installation:
         self.uninstalled = False
         self._stop_waiting: list[Callable[[], None]] = []
         self.log: Any = None
+        self.recorder: Any = None
+        self.answer: Callable[..., Callable[..., Any] | None] | None = None
         self.manifest = read_manifest(directory)
         names = [each["name"] for each in self.manifest["variants"]]
         if variant is not None and variant not in names:
@@ -71,6 +73,11 @@ class Installation:
             from .reporting import Log
 
             self.log = Log(self.package, own=True)
+        elif self.mode.startswith("record"):
+            from .recording import PREFIXES, Recorder
+
+            if self.mode.startswith(PREFIXES):
+                self.recorder = Recorder(self.package, self.mode)
         self.waiting = list(self.manifest["entrypoints"])
         missing = {
             module for record in self.waiting for module in _needs(record) if not self.is_usable(module)
@@ -164,6 +171,13 @@ class Installation:
 
     # -- while running ---------------------------------------------------------------------------
 
+    def find_answer(self) -> Callable[..., Callable[..., Any] | None]:
+        """What answers misses; its module comes in with the first of them."""
+        with self.lock:  # the import alone: a miss waits for nobody's loading
+            from .misses import answer
+        self.answer = answer if self.recorder is None else self.recorder.around(answer)
+        return self.answer
+
     def leave_out(self, frame: Frame, record: dict[str, Any], error: BaseException) -> None:
         """An entry does not fit this process: say so once per frame, and go on without it.
 
@@ -254,6 +268,8 @@ class Installation:
         with self.lock:
             self.uninstalled = True
             self.waiting = []
+            if self.recorder is not None:
+                self.recorder.flush()
             for stop in self._stop_waiting:
                 stop()
             # The last first: two entrypoints may have wrapped one class.

@@ -12,7 +12,7 @@ from .errors import PrecompileError, warn
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame, Site
 
-__all__ = ["UNSERVED", "answer"]
+__all__ = ["UNSERVED", "answer", "owners_of"]
 
 UNSERVED = 10
 """After so many calls of a function, of which none was served, a warning says so."""
@@ -26,7 +26,7 @@ def answer(
     under_compile: a torch.compile of the user's is at work, and compiles what is not served. Raises
     PrecompileError with on-miss = "error", and under `strict` in any case.
     """
-    owners = _owners(frame, frame_locals)
+    owners = owners_of(frame, frame_locals)
     if not owners:
         return None
     misses = frame.misses = frame.misses + 1
@@ -51,7 +51,7 @@ def answer(
     return None
 
 
-def _owners(frame: Frame, frame_locals: dict[str, Any]) -> list[Entrypoint]:
+def owners_of(frame: Frame, frame_locals: dict[str, Any]) -> list[Entrypoint]:
     """The entrypoints this call belongs to: those running on this thread, or those whose own frame it is.
 
     Classes may share one `forward`: of their own frames, those count whose class the object is of.

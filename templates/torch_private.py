@@ -36,13 +36,16 @@ __all__ = [
     "is_compiling",
     "leave_untraced",
     "leave_untraced_code",
+    "function_modes",
     "may_serve",
+    "pytree_children",
     "raised_by_signal",
     "recompiles_log",
     "set_eval_frame",
     "tensor_guards",
     "tracing_state",
     "without_compiling",
+    "without_torch_function",
 ]
 
 # Dynamo's hook on the frames of this thread: None, or what a torch.compile on the stack has set.
@@ -113,6 +116,20 @@ def _code_of(handler: Any) -> CodeType | None:
 def recompiles_log(package: str) -> Any:
     """A logger for what TORCH_LOGS=recompiles shows: below torch's own, which has the handler."""
     return torch._logging.getArtifactLogger(f"torch._dynamo.{package}._precompiled", "recompiles")
+
+
+function_modes = torch._C._len_torch_function_stack
+without_torch_function = torch._C.DisableTorchFunction
+
+
+def pytree_children(value: Any) -> list[tuple[str, Any]] | None:
+    """What a container holds that a library has registered with torch's pytrees; None for anything else."""
+    pytree: Any = sys.modules.get("torch.utils._pytree")
+    node = pytree.SUPPORTED_NODES.get(type(value)) if pytree is not None else None
+    if node is None:
+        return None
+    children, _ = node.flatten_fn(value)
+    return [(f"_{index}", child) for index, child in enumerate(children)]
 
 
 class StateGuard:

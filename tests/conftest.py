@@ -137,7 +137,7 @@ def _build(
     work.mkdir(parents=True)
     preload()
     config = load(table, default_package=package)
-    built = build_bundle(config, source_roots=[sources], work=work, report=report)
+    built = build_bundle(config, source_roots=[sources], work=work, report=report, root=sources)
     # Files, where the build has links to the sources: tests change what they import.
     laid_out = built.directory.parent.parent
     site = work / "installed"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -37,6 +38,13 @@ Package = Annotated[
 ]
 Reference = Annotated[
     str, Meta(pattern=rf"\A{_DOTTED}:{_DOTTED}\Z", description='a reference like "package.module:name"')
+]
+SamplesSource = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A(?:recorded:.+|{_DOTTED}:{_DOTTED})\Z",
+        description='a reference like "package.module:name", or "recorded:FILE"',
+    ),
 ]
 Name = Annotated[
     str,
@@ -93,9 +101,10 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """For classes and methods: a callable without arguments that returns the object. Left out: the class
     itself. An error for functions."""
 
-    samples: Reference | None = None
+    samples: SamplesSource | None = None
     """A callable without arguments that returns an iterable of samples: each a tuple (positional arguments),
-    a dict (keyword arguments) or a pair of both. Either this or `workload`."""
+    a dict (keyword arguments) or a pair of both. Or `"recorded:FILE"`: the calls of a
+    [record](users.md#a-record-of-calls), a file of the project. Either this or `workload`."""
 
     workload: Reference | None = None
     """A callable without arguments that uses the target as its users do: each call it makes of it becomes a
@@ -227,6 +236,9 @@ def _entrypoint(table: dict[str, object], path: str) -> Entrypoint:
     mode = _mode(table.get("mode", "no_grad"), f"{path}.mode")
     entrypoint = read_struct(Entrypoint, table, path, dynamic_shapes=shapes, mode=mode)
     check_options(entrypoint.options, f"{path}.options")
+    file = (entrypoint.samples or "").removeprefix("recorded:")
+    if file != entrypoint.samples and (PurePath(file).is_absolute() or file.startswith("{")):
+        raise expected(f"{path}.samples", "a file of the project, relative to its folder", file)
     return entrypoint
 
 

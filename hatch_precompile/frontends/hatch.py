@@ -96,6 +96,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
             work=directory,
             report=self.app.display_info,
             table=self._table_name(),
+            root=Path(self.root),
         )
 
     def _files(self, build_data: dict[str, Any]) -> dict[str, Path]:

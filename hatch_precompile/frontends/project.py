@@ -10,7 +10,7 @@ from typing import Any
 
 from hatch_precompile.errors import ConfigError
 
-__all__ = ["HATCH_TABLE", "SETUPTOOLS_TABLE", "Project", "read_project"]
+__all__ = ["HATCH_TABLE", "SETUPTOOLS_TABLE", "Project", "read_project", "tables_of"]
 
 HATCH_TABLE = "tool.hatch.build.hooks.precompile"
 SETUPTOOLS_TABLE = "tool.hatch-precompile"
@@ -54,6 +54,20 @@ def read_project(directory: Path) -> Project:
             if _at(own, *path) is not None:
                 tables.append("hatch.toml: " + ".".join(path))
     return Project(directory, pyproject, backend if isinstance(backend, str) else "", tables)
+
+
+def tables_of(project: Project) -> list[tuple[str, dict[str, Any]]]:
+    """The tables that configure entrypoints, each with its name. Raises ConfigError where one is no table."""
+    hatch_toml = project.directory / "hatch.toml"
+    own = _read(hatch_toml) if hatch_toml.is_file() else {}
+    found = []
+    for name in project.tables:
+        place = name.removeprefix("hatch.toml: ")
+        table = _at(own if place != name else project.pyproject, *place.split("."))
+        if not isinstance(table, dict):
+            raise ConfigError(f"{name}: expected a table")
+        found.append((name, table))
+    return found
 
 
 def _read(file: Path) -> dict[str, Any]:

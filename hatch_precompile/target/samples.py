@@ -1,4 +1,4 @@
-"""The samples of an entrypoint: what its samples function returns, or what its workload calls."""
+"""The samples of an entrypoint: what its samples function returns, its workload calls, or was recorded."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.target.call import Sample
 from hatch_precompile.target.finding import find_reference
+from hatch_precompile.target.recorded import sample_of
 from hatch_precompile.target.workload import recorded_calls
+from hatch_precompile.traffic.samples import embedded_calls, is_recorded
 
 __all__ = ["as_sample", "samples_of"]
 
 
 def samples_of(entrypoint: Entrypoint) -> Iterator[Sample]:
-    """Call the entrypoint's samples function, or run its workload, for each of its modes.
+    """Call the entrypoint's samples function, or run its workload, for each of its modes. A recorded
+    call is made in its own mode.
 
     Raises CaptureError for a sample of another form, and for a workload without a call of the target.
     """
+    if is_recorded(entrypoint):
+        for number, content in enumerate(embedded_calls(entrypoint), 1):
+            yield sample_of(content, f"recorded call {number}")
+        return
     for mode in entrypoint.modes:
         if entrypoint.workload is not None:
             yield from recorded_calls(entrypoint, entrypoint.workload, mode)

@@ -317,7 +317,12 @@ class TestErrors:
             ),
             (
                 {"samples": "textmodel/samples:text"},
-                'samples: expected a reference like "package.module:name", got "textmodel/samples:text"',
+                'samples: expected a reference like "package.module:name", or "recorded:FILE", '
+                'got "textmodel/samples:text"',
+            ),
+            (
+                {"samples": "recorded:/var/log/calls"},
+                'samples: expected a file of the project, relative to its folder, got "/var/log/calls"',
             ),
             ({"instance": 3}, 'instance: expected a reference like "package.module:name", got 3'),
             (

@@ -52,8 +52,11 @@ class FakeBuild:
         work: Path,
         report: Callable[[str], None],
         table: str,
+        root: Path,
     ) -> BuiltBundle:
-        self.calls.append({"config": config, "table": table, "source_roots": source_roots, "work": work})
+        self.calls.append(
+            {"config": config, "table": table, "source_roots": source_roots, "work": work, "root": root}
+        )
         report("encoder: sample 1 of 1")
         if self.error is not None:
             raise self.error
@@ -281,6 +284,7 @@ class TestBuilding:
         assert call["config"].package == "textmodel"
         assert call["config"].jobs == 3
         assert call["table"] == "tool.hatch.build.hooks.precompile"
+        assert call["root"] == tmp_path
         assert not call["work"].is_relative_to(tmp_path)
         assert "encoder: sample 1 of 1\n" in capsys.readouterr().err
 
