@@ -1,6 +1,6 @@
 """A wheel of several cells: its index, and the cell that is for this Python and this torch.
 
-Loaded where the bundle has an index in the place of a manifest; hatch_precompile/merge/ writes what is read here.
+Loaded where the bundle has an index in the place of a manifest; hatch_precompile/merge/ writes it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any
 from .errors import Unfit
 from .manifest import has_strings, public, read_json
 
-__all__ = ["FORMAT", "INDEX", "check_index", "manifest_of", "of_this_python", "of_this_torch", "read_index", "stored_as"]
+__all__ = [
+    "FORMAT",
+    "INDEX",
+    "check_index",
+    "manifest_of",
+    "of_this_python",
+    "of_this_torch",
+    "read_index",
+    "stored_as",
+]
 
 FORMAT = 1
 
@@ -79,7 +88,8 @@ def of_this_torch(cells: list[dict[str, Any]]) -> dict[str, Any]:
 def _none_fits(cells: list[dict[str, Any]], fitting: list[dict[str, Any]]) -> str:
     """What the wheel has, what is here, and what would help. fitting: the cells of this Python."""
     python, torch = f"{sys.version_info[0]}.{sys.version_info[1]}", _torch_here()
-    has = f"it was built for {_listed(cells)}; this is Python {python} {f'with torch {torch}' if torch else 'without torch'}"
+    here = f"Python {python} with torch {torch}" if torch else f"Python {python} without torch"
+    has = f"it was built for {_listed(cells)}; this is {here}"
     if fitting:
         advice = " or ".join(f"torch=={version}" for version in _versions(fitting))
         return f"{has}; install {advice}, or a wheel built with this torch"
@@ -97,7 +107,7 @@ def _listed(cells: list[dict[str, Any]]) -> str:
     pythons: dict[str, list[str]] = {}
     for python, versions in torches.items():
         pythons.setdefault(", ".join(versions), []).append(python)
-    return " and ".join(f"Python {', '.join(group)} with torch {versions}" for versions, group in pythons.items())
+    return " and ".join(f"Python {', '.join(group)} with torch {torch}" for torch, group in pythons.items())
 
 
 def _versions(cells: list[dict[str, Any]]) -> list[str]:

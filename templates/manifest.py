@@ -123,7 +123,7 @@ def cell_name(built_with: dict[str, Any]) -> str:
 
 def public(version: str) -> str:
     """A version of torch without its local part: which build of it is installed does not count."""
-    return version.split("+")[0]
+    return version.partition("+")[0]
 
 
 def check_python(manifest: dict[str, Any]) -> None:
