@@ -8,7 +8,8 @@ import hashlib
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from hatch_precompile.errors import BuildError
@@ -28,16 +29,23 @@ def write_wheel(path: Path, entries: Mapping[str, Content | bytes], folder: str)
     """
     names = sorted(entries, key=lambda name: (name.startswith(f"{folder}/"), name))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(temporary, "w") as archive:
-            rows = [(name, *_add(archive, name, entries[name])) for name in names]
-            _add(archive, f"{folder}/RECORD", _record([*rows, (f"{folder}/RECORD", "", "")]))
-        temporary.replace(path)
+        try:
+            with zipfile.ZipFile(temporary, "w") as archive:
+                rows = [(name, *_add(archive, name, entries[name])) for name in names]
+                _add(archive, f"{folder}/RECORD", _record([*rows, (f"{folder}/RECORD", "", "")]))
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise BuildError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: Content | bytes) -> tuple[str, int]:
