@@ -75,7 +75,8 @@ class TestOutsideOfTheMatrix:
         assert seen["said"] == [
             "kiosk: compiled code is not used: it was built for "
             f"Python {HERE}, {ELSEWHERE} with torch {OLDER}, {TORCH}; "
-            f"this is Python {HERE} with torch 2.99.0; install torch=={OLDER} or torch=={TORCH}, or a wheel built with this torch"
+            f"this is Python {HERE} with torch 2.99.0; "
+            f"install torch=={OLDER} or torch=={TORCH}, or a wheel built with this torch"
         ]
 
     def test_of_python(self, built: Built, tmp_path: Path) -> None:
