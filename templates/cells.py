@@ -17,6 +17,7 @@ from .manifest import has_strings, public, read_json
 __all__ = [
     "FORMAT",
     "INDEX",
+    "NAME",
     "check_index",
     "manifest_of",
     "of_this_python",
@@ -30,7 +31,8 @@ FORMAT = 1
 INDEX = "cells.json"
 """In the folder of the bundle."""
 
-_NAME = re.compile(r"cp[0-9]+-torch[0-9a-z.!]+")
+NAME = re.compile(r"cp[0-9]+-torch[0-9a-z.!]+")
+"""Of a cell: it becomes the name of a file."""
 
 
 def manifest_of(name: str) -> str:
@@ -59,7 +61,7 @@ def check_index(index: Any, path: str) -> list[dict[str, Any]]:
         not isinstance(cells, list)
         or not cells
         or not all(has_strings(cell, "name", "magic", "python", "torch") for cell in cells)
-        or not all(_NAME.fullmatch(cell["name"]) for cell in cells)
+        or not all(NAME.fullmatch(cell["name"]) for cell in cells)
     ):
         raise Unfit(f"{path} is damaged; reinstall the package")
     whole: list[dict[str, Any]] = cells

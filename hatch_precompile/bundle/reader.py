@@ -62,9 +62,15 @@ class FoundManifest:
     """Whether it is of a merged wheel, where cells share files."""
 
     @property
+    def built_with(self) -> dict[str, str]:
+        """As far as the manifest says."""
+        found = self.manifest.get("built_with")
+        return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+    @property
     def cell(self) -> str:
         """Such as `cp311-torch2.13.0`; empty where the manifest does not say."""
-        built_with = self.manifest.get("built_with", {})
+        built_with = self.built_with
         return (
             str(runtime("manifest").cell_name(built_with)) if {"python", "torch"} <= set(built_with) else ""
         )
@@ -110,8 +116,7 @@ def _for_here(cells: list[FoundManifest]) -> FoundManifest | None:
         (
             each
             for each in cells
-            if _is_of_this_python(each)
-            and public(each.manifest["built_with"].get("torch", "")) == public(torch)
+            if _is_of_this_python(each) and public(each.built_with.get("torch", "")) == public(torch)
         ),
         None,
     )
@@ -126,8 +131,7 @@ def _torch_here() -> str:
 
 
 def _is_of_this_python(bundle: FoundManifest) -> bool:
-    magic: object = bundle.manifest.get("built_with", {}).get("magic")
-    return magic == importlib.util.MAGIC_NUMBER.hex()
+    return bundle.built_with.get("magic") == importlib.util.MAGIC_NUMBER.hex()
 
 
 def _in_wheel(path: Path) -> list[FoundManifest]:
@@ -192,16 +196,13 @@ def _in_bundle(
         yield FoundManifest(package, manifest, sizes, read)
         return
     cells = runtime("cells")
-    try:
-        index = cells.check_index(_parse(read(_INDEX_FILE), folder + _INDEX_FILE), folder + _INDEX_FILE)
-    except runtime("errors").Unfit as error:
-        raise ManifestError(str(error)) from None
+    index = _checked(read(_INDEX_FILE), folder + _INDEX_FILE, cells.check_index)
     for each in index:
         name = cells.manifest_of(each["name"])
         if name not in sizes:
             raise ManifestError(f"{folder}{name} is missing")
-        manifest = _parse(read(name), folder + name)
-        places = {path: cells.stored_as(path, digest) for path, digest in manifest.get("files", {}).items()}
+        manifest = _checked(read(name), folder + name, runtime("manifest").check_manifest)
+        places = {path: cells.stored_as(path, digest) for path, digest in manifest["files"].items()}
         places[_FILE] = name
         yield FoundManifest(
             package,
@@ -210,6 +211,13 @@ def _in_bundle(
             functools.partial(_read_stored, read, places),
             merged=True,
         )
+
+
+def _checked(content: bytes, name: str, check: Callable[[Any, str], Any]) -> Any:
+    try:
+        return check(_parse(content, name), name)
+    except runtime("errors").Unfit as error:
+        raise ManifestError(str(error)) from None
 
 
 def _read_stored(read: Callable[[str], bytes], places: dict[str, str], name: str) -> bytes:

@@ -16,7 +16,7 @@ from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content
 from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
 
-__all__ = ["Cell", "cells_of", "in_order", "take_bundles"]
+__all__ = ["Cell", "in_order", "take_bundles"]
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ def take_bundles(wheel: Path, files: dict[str, Content]) -> dict[str, dict[str, 
             )
         folder = f"{package}/{BUNDLE}"
         own = {name.removeprefix(folder): files.pop(name) for name in list(files) if name.startswith(folder)}
-        bundles[folder] = cells_of(wheel, folder, own)
+        bundles[folder] = _cells_of(wheel, folder, own)
     return bundles
 
 
-def cells_of(wheel: Path, folder: str, files: dict[str, Content]) -> dict[str, Cell]:
+def _cells_of(wheel: Path, folder: str, files: dict[str, Content]) -> dict[str, Cell]:
     """The cells of a bundle by their names; files: those of its folder."""
     manifest, index = MANIFEST.removeprefix(BUNDLE), INDEX.removeprefix(BUNDLE)
     where = f"{folder} of {wheel}"
@@ -116,7 +116,10 @@ def _cell(where: str, files: dict[str, Content], path: str, place: Any) -> Cell:
         if found.digest != digest:
             raise BuildError(f"{where} is damaged: {name} has not the sha256 that {path} says")
         own[name] = found
-    return Cell(runtime("manifest").cell_name(built_with), content, built_with, own)
+    name = runtime("manifest").cell_name(built_with)
+    if not runtime("cells").NAME.fullmatch(name):
+        raise BuildError(f"{where} cannot be merged: {name!r}, as {path} has it, is no name of a cell")
+    return Cell(name, content, built_with, own)
 
 
 def _checked(where: str, content: Content, check: Any) -> Any:

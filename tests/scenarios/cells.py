@@ -145,5 +145,6 @@ def what_a_merge_does(wheels: list[str], outdir: str) -> list[str]:
     sys.addaudithook(lambda event, args: seen.append(event) if event in running else None)
     again = merge_wheels(parts, Path(outdir, "again"))
     seen = list(seen)
+    assert "torch" not in sys.modules
     assert first.wheel.read_bytes() == again.wheel.read_bytes()
     return seen

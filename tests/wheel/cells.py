@@ -10,7 +10,7 @@ import io
 import json
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.wheel.conftest import TORCH
@@ -39,14 +39,16 @@ def files_of(wheel: Path) -> Files:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def write(path: Path, files: Files, *, record: bool = True) -> Path:
+def write(path: Path, files: Files, *, record: bool = True, executable: Sequence[str] = ()) -> Path:
     """A wheel with these files; with `record` RECORD is made to list them."""
     if record:
         files[f"{INFO}RECORD"] = _record(files)
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in files.items():
-            archive.writestr(name, content)
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (0o100755 if name in executable else 0o100644) << 16
+            archive.writestr(info, content)
     return path
 
 

@@ -273,6 +273,13 @@ class TestCommands:
         assert done.exit_code == 2
         assert "cells.json has format None, this runtime reads 1" in done.output
 
+    def test_inspect_of_a_damaged_manifest_is_one_sentence(self, wheel: Path, tmp_path: Path) -> None:
+        name = f"{BUNDLE}cells/{NAMES[0]}.json"
+        damaged = changed(wheel, tmp_path / wheel.name, lambda files: files.update({name: b'{"format": 2}'}))
+        done = CliRunner().invoke(main, ["inspect", str(damaged)])
+        assert done.exit_code == 2
+        assert f"{NAMES[0]}.json has no built_with" in done.output
+
     def test_verify_runs_the_samples_of_the_cell_for_here(self, wheel: Path) -> None:
         done = CliRunner().invoke(main, ["verify", str(wheel), "--json"])
         assert done.exit_code == 0, done.output

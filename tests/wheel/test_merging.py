@@ -38,6 +38,7 @@ from tests.wheel.cells import (
     name_of,
     tag_of,
     with_file,
+    write,
 )
 from tests.wheel.conftest import TORCH, Built, run
 
@@ -287,6 +288,10 @@ REFUSED: dict[str, tuple[Callable[[Files], object], str]] = {
         in_manifest(lambda m: m["built_with"].update(torch="/etc")),  # type: ignore[attr-defined]
         "names no version of torch",
     ),
+    "a version of torch that is no name": (
+        in_manifest(lambda m: m["built_with"].update(torch="2.13.0-1")),  # type: ignore[attr-defined]
+        "is no name of a cell",
+    ),
     "no version of Python": (
         in_manifest(lambda m: m["built_with"].update(python="../x")),  # type: ignore[attr-defined]
         "names no version of Python: '../x'",
@@ -321,6 +326,47 @@ def refused(parts: list[Path], outdir: Path, words: str) -> None:
         merge_wheels(parts, outdir)
     assert "\n" not in str(caught.value)
     assert not outdir.exists() or not list(outdir.iterdir())
+
+
+SCRIPT = "kiosk-1.0.data/scripts/start"
+
+
+def with_script(part: Path, folder: Path, *, executable: bool) -> Path:
+    files = files_of(part) | {SCRIPT: b"#!python"}
+    return write(folder / part.parent.name / part.name, files, executable=[SCRIPT] if executable else [])
+
+
+class TestScripts:
+    def test_what_is_executable_stays_it(self, cells: list[Path], tmp_path: Path) -> None:
+        parts = [with_script(part, tmp_path, executable=True) for part in cells[:2]]
+        with zipfile.ZipFile(merge_wheels(parts, tmp_path / "out").wheel) as archive:
+            modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
+        assert (modes.pop(SCRIPT), set(modes.values())) == (0o100755, {0o100644})
+
+    def test_what_is_executable_in_one_wheel_only_is_named(self, cells: list[Path], tmp_path: Path) -> None:
+        parts = [with_script(cells[number], tmp_path, executable=bool(number)) for number in (0, 1)]
+        refused(parts, tmp_path / "out", "scripts/start is executable in one of them")
+
+
+class TestTwoPackages:
+    @staticmethod
+    def add_another(files: Files) -> None:
+        own = {name: files[name] for name in files if name.startswith("kiosk/")}
+        files.update({name.replace("kiosk/", "annex/", 1): content for name, content in own.items()})
+
+    def test_each_keeps_its_cells(self, built: Built, tmp_path: Path) -> None:
+        parts = [as_cell(built.wheel, tmp_path, HERE, torch, self.add_another) for torch in (OLDER, TORCH)]
+        once = merge_wheels(parts, tmp_path / "out")
+        again = merge_wheels([once.wheel, parts[0]], tmp_path / "again")
+        assert again.wheel.read_bytes() == once.wheel.read_bytes()
+        found = [(each.package, each.cell) for each in find_cells(str(once.wheel))]
+        assert found == [(package, name) for package in ("annex", "kiosk") for name in NAMES[:2]]
+
+    def test_one_that_only_one_wheel_has_is_named(
+        self, built: Built, cells: list[Path], tmp_path: Path
+    ) -> None:
+        other = as_cell(built.wheel, tmp_path, HERE, TORCH, self.add_another)
+        refused([cells[0], other], tmp_path / "out", r"annex/__init__\.py is in .* alone")
 
 
 class TestRefused:
