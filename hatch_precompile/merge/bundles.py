@@ -117,7 +117,7 @@ def _cell(where: str, files: dict[str, Content], path: str, place: Any) -> Cell:
             raise BuildError(f"{where} is damaged: {name} has not the sha256 that {path} says")
         own[name] = found
     name = runtime("manifest").cell_name(built_with)
-    if not runtime("cells").NAME.fullmatch(name):
+    if not runtime("cells").is_name(name):
         raise BuildError(f"{where} cannot be merged: {name!r}, as {path} has it, is no name of a cell")
     return Cell(name, content, built_with, own)
 
