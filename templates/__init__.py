@@ -46,15 +46,22 @@ def install(variant: str | None = None) -> None:
 
 
 def status() -> dict[str, Any]:
-    """What is installed here: `{"installed", "reason", "variant", "entrypoints": {name: {...}},
-    "prepared_bytes"}`.
+    """What is installed here: `{"installed", "reason", "variant", "cell", "cells", "entrypoints":
+    {name: {...}}, "prepared_bytes"}`. `cell`: the Python and torch of what is used; `cells`: all there are.
 
     Each entrypoint has `entries`, `hits`, `misses`, `active`, `left_out` (reasons, in words), `skipped`
     (functions that run as Python) and `by_entry`. `prepared_bytes`: what is kept of weights that are fixed.
     """
     if _installation is None:
         reason = _switched_off() or _reason
-        return {"installed": False, "reason": reason, "variant": None, "entrypoints": {}, "prepared_bytes": 0}
+        nothing: dict[str, Any] = {
+            "variant": None,
+            "cell": None,
+            "cells": [],
+            "entrypoints": {},
+            "prepared_bytes": 0,
+        }
+        return {"installed": False, "reason": reason, **nothing}
     return _installation.status()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Bundle", "with_file"]
 
 
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
 class Bundle:
     """Reads files of one bundle, each checked against the manifest's sha256 before it is used."""
 
@@ -30,13 +34,16 @@ class Bundle:
         manifest: dict[str, Any],
         variant: str,
         lock: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        *,
+        by_content: bool = False,
     ) -> None:
-        """lock: gives what is held while anything is loaded."""
+        """lock: gives what is held while anything is loaded; by_content: files lie where cells.py says."""
         self._lock = lock
         self.directory = directory
         self.package = package
         self.manifest = manifest
         self.variant = variant
+        self._by_content = by_content
         self._graphs: dict[int, Any] = {}
         self._libraries: dict[str, Callable[..., Any]] = {}
         self.fixed_weights: list[FixedWeights] = []
@@ -48,14 +55,23 @@ class Bundle:
             raise Damaged(f"{name} is not listed in the manifest")
         if os.path.isabs(name) or ".." in name.split("/"):
             raise Damaged(f"{name} leads out of the bundle")
+        if not isinstance(expected, str) or not _DIGEST.fullmatch(expected):
+            raise Damaged(f"{name} has no sha256 in the manifest")
         try:
-            with open(os.path.join(self.directory, name), "rb") as file:
+            with open(self._path(name), "rb") as file:
                 content = file.read()
         except (OSError, ValueError) as error:  # ValueError: no name of a file
             raise Damaged(f"{name} cannot be read ({getattr(error, 'strerror', error)})") from None
         if hashlib.sha256(content).hexdigest() != expected:
             raise Damaged(f"{name} is damaged (its sha256 is not the manifest's)")
         return content
+
+    def _path(self, name: str) -> str:
+        if self._by_content:
+            from .cells import stored_as
+
+            name = stored_as(name, self.manifest["files"][name])
+        return os.path.join(self.directory, name)
 
     def heads(self, frame: dict[str, Any]) -> list[bytes]:
         """The heads of a frame's entries, in their order."""
@@ -110,8 +126,7 @@ class Bundle:
         if name not in self._libraries:  # graphs whose libraries are equal share one
             self.read(name)
             unique = f"{self.package}._precompiled.{name.replace('/', '_').removesuffix('.so')}"
-            path = os.path.join(self.directory, name)
-            self._libraries[name] = graphs.load_library(path, unique, function)
+            self._libraries[name] = graphs.load_library(self._path(name), unique, function)
         return self._libraries[name]
 
     def _constant(self, record: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .errors import PrecompileError, Unfit, give_up, warn
-from .manifest import check_python, check_torch, read_manifest
+from .manifest import Missing, cell_name, check_python, check_torch, read_manifest
 
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame
@@ -45,12 +45,23 @@ class Installation:
         self.log: Any = None
         self.recorder: Any = None
         self.answer: Callable[..., Callable[..., Any] | None] | None = None
-        self.manifest = read_manifest(directory)
-        names = [each["name"] for each in self.manifest["variants"]]
-        if variant is not None and variant not in names:
-            raise Unfit(f"it has no variant {variant}; those it has are {', '.join(names)}")
+        self.waiting: list[Any] = []
+        self.manifest: dict[str, Any] = {}
+        """Empty as long as it is not known which of several cells is used."""
+        self.cells: list[dict[str, Any]] = []
+        """Those of a wheel that several were merged into."""
+        try:
+            self._use(read_manifest(directory))
+        except Missing as missing:
+            self.cells = _cells(directory, missing)
         # What is being loaded by another thread would stay half loaded in the child, and the lock held.
         os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._renew)
+
+    def _use(self, manifest: dict[str, Any]) -> None:
+        names = [each["name"] for each in manifest["variants"]]
+        if self.variant is not None and self.variant not in names:
+            raise Unfit(f"it has no variant {self.variant}; those it has are {', '.join(names)}")
+        self.manifest = manifest
 
     def _hold(self) -> None:
         # Loading takes milliseconds, or seconds where torch's wrappers for autograd come in. Longer is a
@@ -68,6 +79,38 @@ class Installation:
 
     def start(self) -> None:
         """Install what can be installed now, and the rest when its modules come in."""
+        if not self.manifest:
+            from .cells import of_this_python
+
+            of_this_python(self.cells)
+            if not self.is_usable("torch"):
+                self.when_imported({"torch"}, self._torch_came_in)
+                return
+            self._choose_cell()
+        self._start()
+
+    def _choose_cell(self) -> None:
+        from .cells import manifest_of, of_this_torch
+
+        cell = of_this_torch(self.cells)
+        manifest = read_manifest(self.directory, manifest_of(cell["name"]))
+        if cell_name(manifest["built_with"]) != cell["name"]:
+            path = os.path.join(self.directory, manifest_of(cell["name"]))
+            raise Unfit(f"{path} is of another cell; reinstall the package")
+        self._use(manifest)
+
+    def _torch_came_in(self) -> None:
+        if self.uninstalled or self.manifest:
+            return
+        try:
+            self._choose_cell()
+            self._start()
+        except PrecompileError:  # strict
+            raise
+        except Exception as error:
+            self._give_up(error)
+
+    def _start(self) -> None:
         check_python(self.manifest)
         if self.mode == "log":
             from .reporting import Log
@@ -109,9 +152,12 @@ class Installation:
         except PrecompileError:  # strict
             raise
         except Exception as error:
-            self.waiting = []
-            self.reason = str(error)
-            give_up(self.package, error, self.mode)
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self.waiting = []
+        self.reason = str(error)
+        give_up(self.package, error, self.mode)
 
     def _ready(self) -> list[Any]:
         return [record for record in self.waiting if all(map(self.is_usable, _needs(record)))]
@@ -148,7 +194,12 @@ class Installation:
             if self.variant is None:
                 self.variant = self._variant_here()
             self._bundle = Bundle(
-                self.directory, self.package, self.manifest, self.variant, lambda: self.lock
+                self.directory,
+                self.package,
+                self.manifest,
+                self.variant,
+                lambda: self.lock,
+                by_content=bool(self.cells),
             )
         return self._bundle
 
@@ -215,7 +266,7 @@ class Installation:
 
     def status(self) -> dict[str, Any]:
         entrypoints = {}
-        for record in self.manifest["entrypoints"]:
+        for record in self.manifest.get("entrypoints", ()):
             name = record["name"]
             active = self.entrypoints.get(name)
             frames = active.frames if active is not None else []
@@ -237,6 +288,9 @@ class Installation:
                 "skipped": [skipped["function"] for skipped in record.get("skipped", ())],
             }
         reason = self.reason
+        cell = cell_name(self.manifest["built_with"]) if self.manifest else None
+        if cell is None and not reason:
+            reason = "torch has not been imported, so that no cell is chosen yet"
         if self.entrypoints and self.variant is None and not reason:
             try:
                 self.variant = self._variant_here()
@@ -246,6 +300,8 @@ class Installation:
             "installed": bool(self.entrypoints) and not self.uninstalled and not reason,
             "reason": reason,
             "variant": self.variant,
+            "cell": cell,
+            "cells": [each["name"] for each in self.cells] or [cell],
             "entrypoints": entrypoints,
             "prepared_bytes": self._prepared_bytes(),
         }
@@ -277,6 +333,16 @@ class Installation:
                 entrypoint.deactivate()
             for frame in self.frames:
                 frame.retire()
+
+
+def _cells(directory: str, missing: Missing) -> list[dict[str, Any]]:
+    """The cells of a bundle that has no manifest of its own. Raises Unfit."""
+    from .cells import read_index
+
+    try:
+        return read_index(directory)
+    except Missing:
+        raise missing from None
 
 
 def is_imported(name: str) -> bool:

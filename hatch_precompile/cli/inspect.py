@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from typing import Any
@@ -10,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from hatch_precompile.bundle.cells import CellSize, cells_beside
 from hatch_precompile.bundle.reader import (
     FoundManifest,
     ManifestError,
@@ -31,9 +33,19 @@ __all__ = ["inspect", "show"]
 @click.option("--guards", metavar="ENTRYPOINT", help="Print the guard function of each of its entries.")
 @click.option("--bytecode", metavar="ENTRYPOINT", help="Disassemble what each of its entries runs.")
 @click.option("--graph", metavar="ENTRYPOINT", help="Print its graphs, as they were captured.")
+@click.option(
+    "--cell",
+    metavar="NAME",
+    help="Look into this cell of a merged wheel. [default: the one for this interpreter, or the first]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the same as JSON, by package.")
 def inspect(
-    wheel_or_package: str, guards: str | None, bytecode: str | None, graph: str | None, as_json: bool
+    wheel_or_package: str,
+    guards: str | None,
+    bytecode: str | None,
+    graph: str | None,
+    cell: str | None,
+    as_json: bool,
 ) -> None:
     """Show what WHEEL_OR_PACKAGE carries.
 
@@ -41,7 +53,8 @@ def inspect(
     """
     asked = {guards_of: guards, bytecode_of: bytecode, graphs_of: graph}
     try:
-        found = find(wheel_or_package)
+        found = find(wheel_or_package, cell)
+        cells = {bundle.package: cells_beside(wheel_or_package, bundle) for bundle in found}
         texts = {
             what: {bundle.package: what(bundle, name) for bundle in with_entrypoint(found, name)}
             for what, name in asked.items()
@@ -58,11 +71,35 @@ def inspect(
     if texts:
         return
     if as_json:
-        click.echo(json.dumps({bundle.package: bundle.manifest for bundle in found}, indent=2))
+        click.echo(
+            json.dumps({each.package: _as_json(each, cells[each.package]) for each in found}, indent=2)
+        )
         return
     console = Console(highlight=False)
     for bundle in found:
+        if cells[bundle.package]:
+            console.print(_cells(bundle, cells[bundle.package]))
         show(bundle, console)
+
+
+def _as_json(bundle: FoundManifest, cells: list[CellSize]) -> dict[str, Any]:
+    """A manifest; of a merged wheel with the cells that there are."""
+    if not cells:
+        return bundle.manifest
+    return {**bundle.manifest, "cell": bundle.cell, "cells": [dataclasses.asdict(each) for each in cells]}
+
+
+def _cells(bundle: FoundManifest, cells: list[CellSize]) -> Table:
+    rows = (
+        [
+            f"{each.name} (shown here)" if each.name == bundle.cell else each.name,
+            each.files,
+            in_bytes(each.bytes),
+            in_bytes(each.shared_bytes),
+        ]
+        for each in cells
+    )
+    return table(f"cells of {bundle.package}", ["cell", "files", "size", "shared with others"], rows)
 
 
 def show(bundle: FoundManifest, console: Console) -> None:

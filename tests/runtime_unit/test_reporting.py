@@ -87,7 +87,7 @@ def test_the_first_misses_pass_and_then_one_every_so_often() -> None:
     ],
 )
 def test_each_kind_of_check_has_its_remedy(check: str, reason: str, advice: str) -> None:
-    assert remedy(check, reason, "no_grad").startswith(advice)
+    assert remedy(check, reason, ["no_grad"]).startswith(advice)
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_each_kind_of_check_has_its_remedy(check: str, reason: str, advice: str)
 )
 def test_the_mode_that_is_missing_is_the_entrypoints(mode: str, advice: str) -> None:
     reason = "torch's global state differs: grad_mode"
-    assert remedy("state.check() or state.rebase()", reason, mode).endswith(advice)
+    assert remedy("state.check() or state.rebase()", reason, [mode]).endswith(advice)

@@ -16,7 +16,7 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 # From the ground up. A room imports those before it, and modules of its own.
 ROOMS = [
     *("errors", "formatting", "runtime", "processes", "events", "records", "config", "traffic"),
-    *("torch_internals", "target", "lower", "capture", "bundle", "wheel", "verify", "bench"),
+    *("torch_internals", "target", "lower", "capture", "bundle", "wheel", "merge", "verify", "bench"),
     *("report", "build", "frontends", "init", "suggest", "cli", "__main__", "generate_docs"),
 ]
 

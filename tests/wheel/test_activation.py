@@ -125,6 +125,8 @@ class TestUninstall:
             "installed": False,
             "reason": "not installed",
             "variant": None,
+            "cell": None,
+            "cells": [],
             "entrypoints": {},
             "prepared_bytes": 0,
         }

@@ -168,6 +168,8 @@ def test_off_installs_nothing(zoo: Site) -> None:
         "installed": False,
         "reason": "HATCH_PRECOMPILE=off",
         "variant": None,
+        "cell": None,
+        "cells": [],
         "entrypoints": {},
         "prepared_bytes": 0,
     }

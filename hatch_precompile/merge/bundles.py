@@ -1,0 +1,144 @@
+"""The bundles of one wheel, and the cells in each, held against their manifests."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
+from hatch_precompile.errors import BuildError
+from hatch_precompile.merge.archive import Content
+from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
+
+__all__ = ["Cell", "in_order", "take_bundles"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One build of one package. files: of its bundle, by their paths in the manifest."""
+
+    name: str
+    manifest: Content
+    built_with: Mapping[str, str]
+    files: Mapping[str, Content]
+
+    @property
+    def python(self) -> tuple[int, ...]:
+        return tuple(map(int, self.built_with["python"].split(".")))
+
+    @property
+    def torch(self) -> Version:
+        return Version(self.built_with["torch"])
+
+
+def in_order(cells: Mapping[str, Cell]) -> list[Cell]:
+    """Sorted by Python, then by torch, as versions."""
+    return sorted(cells.values(), key=lambda cell: (cell.python, cell.torch))
+
+
+def take_bundles(wheel: Path, files: dict[str, Content]) -> dict[str, dict[str, Cell]]:
+    """Take what is of bundles out of a wheel's files: the cells of each, by the folder of the bundle.
+
+    Raises BuildError where there is none, or where one is not whole.
+    """
+    folders = sorted({name.partition(f"/{BUNDLE}")[0] for name in files if f"/{BUNDLE}" in name})
+    if not folders:
+        raise BuildError(f"{wheel} carries no compiled code: there is no {MANIFEST} in it")
+    bundles = {}
+    for package in folders:
+        if f"{package}/{RUNTIME_PACKAGE}/cells.py" not in files:
+            raise BuildError(
+                f"the runtime in {wheel} is of a hatch-precompile that knows no merged wheels; "
+                "build it again with this one"
+            )
+        folder = f"{package}/{BUNDLE}"
+        own = {name.removeprefix(folder): files.pop(name) for name in list(files) if name.startswith(folder)}
+        bundles[folder] = _cells_of(wheel, folder, own)
+    return bundles
+
+
+def _cells_of(wheel: Path, folder: str, files: dict[str, Content]) -> dict[str, Cell]:
+    """The cells of a bundle by their names; files: those of its folder."""
+    manifest, index = MANIFEST.removeprefix(BUNDLE), INDEX.removeprefix(BUNDLE)
+    where = f"{folder} of {wheel}"
+    if (manifest in files) == (index in files):
+        raise BuildError(f"{where} must have either {manifest} or {index}; build the wheel again")
+    if manifest in files:
+        cells = [_cell(where, files, manifest, lambda name, digest: name)]
+        known = {manifest}
+    else:
+        cells = _indexed(where, files, index)
+        known = {index, *(runtime("cells").manifest_of(cell.name) for cell in cells)}
+    known |= {content.name.removeprefix(folder) for cell in cells for content in cell.files.values()}
+    unknown = sorted(set(files) - known)
+    if unknown:
+        raise BuildError(f"{where} holds {unknown[0]}, which no manifest lists; build the wheel again")
+    return {cell.name: cell for cell in cells}
+
+
+def _indexed(where: str, files: dict[str, Content], index: str) -> list[Cell]:
+    rules = runtime("cells")
+    listed = _checked(where, files[index], rules.check_index)
+    cells = []
+    for each in listed:
+        path = rules.manifest_of(each["name"])
+        if path not in files:
+            raise BuildError(f"{where} lacks {path}, which {index} lists")
+        cell = _cell(where, files, path, rules.stored_as)
+        if any(each[key] != cell.built_with[key] for key in ("magic", "python", "torch")) or (
+            cell.name != each["name"]
+        ):
+            raise BuildError(f"{where} is damaged: {path} is not of the cell that {index} has")
+        cells.append(cell)
+    return cells
+
+
+def _cell(where: str, files: dict[str, Content], path: str, place: Any) -> Cell:
+    content = files[path]
+    manifest = _checked(where, content, runtime("manifest").check_manifest)
+    built_with = manifest["built_with"]
+    _check_versions(where, path, built_with)
+    own = {}
+    for name, digest in manifest["files"].items():
+        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
+            raise BuildError(f"{where} is damaged: {path} has no sha256 of {name!r}")
+        if name.startswith("/") or {"", ".", ".."} & set(name.split("/")):
+            raise BuildError(f"{where} is damaged: {path} lists {name!r}, which leads out of the bundle")
+        found = files.get(place(name, digest))
+        if found is None:
+            raise BuildError(f"{where} lacks {name}, which {path} lists")
+        if found.digest != digest:
+            raise BuildError(f"{where} is damaged: {name} has not the sha256 that {path} says")
+        own[name] = found
+    name = runtime("manifest").cell_name(built_with)
+    if not runtime("cells").is_name(name):
+        raise BuildError(f"{where} cannot be merged: {name!r}, as {path} has it, is no name of a cell")
+    return Cell(name, content, built_with, own)
+
+
+def _checked(where: str, content: Content, check: Any) -> Any:
+    """What is in a JSON file, if the runtime would read it."""
+    name = content.name.rpartition("/")[2]
+    try:
+        return check(json.loads(content.read()), name)
+    except (ValueError, RecursionError) as error:
+        raise BuildError(f"{where} is damaged: {name} is no JSON: {error}") from error
+    except runtime("errors").Unfit as error:
+        raise BuildError(
+            f"{where} cannot be merged: {str(error).partition(';')[0]}; build the wheel again"
+        ) from None
+
+
+def _check_versions(where: str, path: str, built_with: Mapping[str, str]) -> None:
+    try:
+        Version(built_with["torch"])
+    except InvalidVersion as error:
+        raise BuildError(f"{where} is damaged: {path} names no version of torch: {error}") from error
+    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", built_with["python"]):
+        raise BuildError(f"{where} is damaged: {path} names no version of Python: {built_with['python']!r}")
