@@ -46,9 +46,10 @@ def build_wheel(
     beside it.
 
     isolated: in an environment that has what build-system.requires lists, made for this build, else in
-    this one. python: an interpreter that has `build`, and what is built for; left out, this one. options: more
-    for `build`. environment: in place of this process's. on_event: told what the hook does, from a thread of its own; on_line: every line that is
-    printed. Raises BuildError with the hook's sentence, or with the last lines where it has none.
+    this one. on_event: told what the hook does, from a thread of its own; on_line: every line that is
+    printed. python: one that has `build`, to build with; left out, this one. options: more for `build`;
+    environment: in place of this process's. Raises BuildError with the hook's sentence, or with the last
+    lines where it has none.
     """
     failure = ""
 

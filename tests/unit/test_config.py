@@ -252,8 +252,8 @@ class TestErrors:
             ({"entrypoint": [ONE]}, "entrypoint: unknown key; did you mean entrypoints?"),
             (
                 {"zzz": 1},
-                "zzz: unknown key; the keys here are package, variants, require-torch, verify, on-error, "
-                "jobs, timeout, report, entrypoints",
+                "zzz: unknown key; the keys here are package, variants, matrix, require-torch, verify, "
+                "on-error, jobs, timeout, report, entrypoints",
             ),
             (
                 {"entrypoints": [ONE], "package": "text-model"},

@@ -1,0 +1,69 @@
+"""A pool on a Dask cluster: `hatch-precompile[dask]`."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from hatch_precompile.config.variants import highest_level
+from hatch_precompile.errors import BuildError
+from hatch_precompile.matrix.cell import BuiltCell, Task, build_cell
+from hatch_precompile.processes import end_commands
+
+__all__ = ["DaskPool"]
+
+_CONNECTING = "20s"
+
+
+class DaskPool:
+    """Cells are built by the workers of a cluster.
+
+    A worker says which processors it is with a resource named like a variant, such as `x86-64-v4=1`: a cell
+    goes to one that can run all variants, one cell at a time for each unit. "native" asks for none.
+    """
+
+    def __init__(self, address: str, variants: list[str]) -> None:
+        try:
+            from distributed import Client
+        except ModuleNotFoundError as error:
+            raise BuildError(
+                f"--dask needs {error.name}, which is missing; run: pip install 'hatch-precompile[dask]'"
+            ) from error
+        try:
+            self._client: Any = Client(address, timeout=_CONNECTING, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise BuildError(f"no scheduler of Dask answers at {address}: {error}") from error
+        level = highest_level(variants)
+        if level is not None:
+            self._check_workers(level)
+        needed = {} if level is None else {"resources": {level: 1}}
+        self._executor: Executor = self._client.get_executor(pure=False, **needed)
+
+    def _check_workers(self, level: str) -> None:
+        """A cluster may grow; but where none of many workers has the resource, it is not known there."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        if workers and not any(level in worker["resources"] for worker in workers):
+            self._client.close()
+            raise BuildError(
+                f"none of the {len(workers)} workers says that it can run {level}, which a variant asks for; "
+                f'start those that can with: dask worker ... --resources "{level}=1"'
+            )
+
+    def submit(self, task: Task) -> Future[BuiltCell]:
+        return self._executor.submit(build_cell, task)
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        self._client.close()
+
+    def cancel(self, run: str) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        # A task of Dask's cannot be stopped from outside; what it runs can.
+        self._client.run(_end_commands, run, on_error="ignore")
+        self._client.close()
+
+
+def _end_commands(run: str) -> None:
+    """On a worker: its thread for messages must not wait until they have ended."""
+    threading.Thread(target=end_commands, args=(run,)).start()
