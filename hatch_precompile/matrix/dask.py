@@ -58,7 +58,7 @@ class DaskPool:
         self._client.close()
 
     def cancel(self, run: str) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False)
         # A task of Dask's cannot be stopped from outside; what it runs can.
         self._client.run(_end_commands, run, on_error="ignore")
         self._client.close()

@@ -37,7 +37,7 @@ class Pool(Protocol):
         """Called when every cell has been built."""
 
     def cancel(self, run: str) -> None:
-        """End what is being built of a run, and start nothing more."""
+        """End what is being built of a run; futures that have not begun are cancelled already."""
 
 
 class LocalPool:
@@ -60,7 +60,7 @@ class LocalPool:
         self._threads.shutdown()
 
     def cancel(self, run: str) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False)
         end_commands(run)
         self._threads.shutdown()
 
@@ -84,7 +84,7 @@ class GivenPool:
         self._executor.shutdown()
 
     def cancel(self, run: str) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False)
         end_commands(run)  # those of an executor of threads
         for child in multiprocessing.active_children():
             child.terminate()

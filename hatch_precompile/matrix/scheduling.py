@@ -40,6 +40,8 @@ def build_cells(
             work.look()
         pool.close()
     except BaseException:
+        for future in work.pending:
+            future.cancel()
         pool.cancel(tasks[0].run if tasks else "")
         raise
     return work.failed
