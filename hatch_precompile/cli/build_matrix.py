@@ -91,7 +91,13 @@ def build_whole(project: Project, outdir: Path, places: Places, *, resume: bool,
         if places.dask:
             from hatch_precompile.matrix.dask import DaskPool
 
-            return DaskPool(places.dask, plan.variants)
+            cells = {cell.name: cell for cell in plan.cells}
+            return DaskPool(
+                places.dask,
+                plan.variants,
+                lambda name: on_state(cells[name], "building", ""),
+                lambda name, event: board.apply(cells[name], event),
+            )
         return LocalPool(places.jobs, board.apply, lambda cell, line: on_line(line, cell))
 
     try:

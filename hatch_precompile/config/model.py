@@ -186,8 +186,8 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     wheel is used."""
 
     matrix: Matrix | None = None
-    """The versions of Python and torch of one wheel: `hatch-precompile build --matrix` builds a wheel for
-    each pair and merges them. Any other build makes a wheel for what it runs with."""
+    """What `hatch-precompile build --matrix` makes one wheel for. Any other build makes one for what it runs
+    with."""
 
     require_torch: Literal["exact", "none"] = "exact"
     """`"exact"` adds `torch==<version built with>` to the wheel's requirements. `"none"` leaves the

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+import msgspec
+
 from hatch_precompile.config.variants import highest_level
 from hatch_precompile.errors import BuildError
+from hatch_precompile.events import Event, read_events
 from hatch_precompile.matrix.cell import BuiltCell, Task, build_cell
 from hatch_precompile.processes import end_commands
 
@@ -23,7 +27,18 @@ class DaskPool:
     goes to one that can run all variants, one cell at a time for each unit. "native" asks for none.
     """
 
-    def __init__(self, address: str, variants: list[str]) -> None:
+    def __init__(
+        self,
+        address: str,
+        variants: list[str],
+        on_begun: Callable[[str], None],
+        on_event: Callable[[str, Event], None],
+    ) -> None:
+        """on_begun, on_event: told of each cell, by its name, from a thread of the client's.
+
+        Raises BuildError where there is no such cluster, or nobody in it can run the variants.
+        """
+        self._on_begun, self._on_event = on_begun, on_event
         try:
             from distributed import Client
         except ModuleNotFoundError as error:
@@ -38,6 +53,7 @@ class DaskPool:
         if level is not None:
             self._check_workers(level)
         needed = {} if level is None else {"resources": {level: 1}}
+        self._topic: str | None = None
         self._executor: Executor = self._client.get_executor(pure=False, **needed)
 
     def _check_workers(self, level: str) -> None:
@@ -51,7 +67,17 @@ class DaskPool:
             )
 
     def submit(self, task: Task) -> Future[BuiltCell]:
-        return self._executor.submit(build_cell, task)
+        if self._topic is None:
+            self._topic = task.run
+            self._client.subscribe_topic(task.run, self._hear)
+        return self._executor.submit(_build_and_tell, task)
+
+    def _hear(self, message: tuple[float, tuple[str, str]]) -> None:
+        _, (cell, told) = message
+        if not told:
+            self._on_begun(cell)
+        for event in read_events(told.encode()):
+            self._on_event(cell, event)
 
     def close(self) -> None:
         self._executor.shutdown()
@@ -62,6 +88,19 @@ class DaskPool:
         # A task of Dask's cannot be stopped from outside; what it runs can.
         self._client.run(_end_commands, run, on_error="ignore")
         self._client.close()
+
+
+def _build_and_tell(task: Task) -> BuiltCell:
+    """On a worker. What it tells goes by way of the scheduler."""
+    from distributed import get_worker
+
+    worker = get_worker()
+
+    def tell(event: Event) -> None:
+        worker.log_event(task.run, (task.cell.name, msgspec.json.encode(event).decode()))
+
+    worker.log_event(task.run, (task.cell.name, ""))
+    return build_cell(task, tell)
 
 
 def _end_commands(run: str) -> None:

@@ -112,7 +112,10 @@ def executor_factory(reference: str) -> Callable[[], Executor]:
             sys.path.remove(str(Path.cwd()))
 
     def make() -> Executor:
-        executor = factory()
+        try:
+            executor = factory()
+        except Exception as error:
+            raise ConfigError(f"--executor: {reference} raised {type(error).__name__}: {error}") from error
         if not isinstance(executor, Executor):
             raise ConfigError(
                 f"--executor: expected {reference} to return a concurrent.futures.Executor, "

@@ -14,6 +14,8 @@ from hatch_precompile.matrix.pools import Pool
 
 __all__ = ["OnState", "State", "build_cells"]
 
+_LOOK = 0.5  # in seconds
+
 TRIES = 3
 """How often a cell is begun whose worker is lost."""
 
@@ -35,9 +37,10 @@ def build_cells(
         for task in tasks:
             work.begin(task)
         while work.pending:
-            for future in wait(work.pending, timeout=0.5, return_when=FIRST_COMPLETED).done:
-                work.end(future)
             work.look()
+            for future in wait(work.pending, timeout=_LOOK, return_when=FIRST_COMPLETED).done:
+                work.end(future)
+            work.go_on()
         pool.close()
     except BaseException:
         for future in work.pending:
@@ -68,6 +71,9 @@ class _Work:
             if task.cell not in self._running and future.running():
                 self._running.add(task.cell)
                 self._on_state(task.cell, "building", "")
+
+    def go_on(self) -> None:
+        """Begin again what was running in a pool when that lost a worker."""
         # One of them may be what ends the workers. Alone, it does not take the others with it.
         if not self.pending and self._suspects:
             self.begin(self._suspects.popleft())

@@ -278,6 +278,11 @@ class TestFailures:
         assert result.exit_code == 2
         assert words in result.stderr
 
+    def test_a_factory_that_fails(self, project: Path) -> None:
+        result = run("build", "--matrix", "--executor", "json:loads", project)
+        assert result.exit_code == 1
+        assert "Error: --executor: json:loads raised TypeError: " in result.stderr
+
     def test_a_factory_of_something_else(self, project: Path) -> None:
         result = run("build", "--matrix", "--executor", "builtins:dict", project)
         assert result.exit_code == 1

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hatch_precompile.cli import main
+from hatch_precompile.cli.matrix_progress import MatrixBoard
 from tests.unit.matrix.conftest import CELLS, PYPROJECT
 from tests.unit.test_processes import eventually, processes_with
 
@@ -55,6 +56,20 @@ def wheel_of(*arguments: object) -> bytes:
 
 def test_it_is_the_wheel_that_is_built_here(project: Path, address: str) -> None:
     assert wheel_of("--dask", address, project) == wheel_of(project)
+
+
+def test_a_terminal_shows_what_its_workers_do(
+    project: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: set[tuple[str, str]] = set()
+    monkeypatch.setattr(
+        MatrixBoard, "apply", lambda _, cell, event: heard.add((cell.name, f"{event.phase} {event.step}"))
+    )
+    command = ["build", "--matrix", "--dask", address, str(project)]
+    result = CliRunner().invoke(main, command, env={"FORCE_COLOR": "1", "COLUMNS": "100"})
+    assert result.exit_code == 0, result.output
+    assert f"{CELLS[2]}  building" in result.stderr
+    assert {(cell, f"capture {step}") for cell in CELLS[2:] for step in ("start", "end")} <= heard
 
 
 def test_a_worker_that_is_killed_changes_nothing_but_the_time(
