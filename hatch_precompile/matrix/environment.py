@@ -52,7 +52,7 @@ class Environment:
         """Why the cell's torch cannot be installed; None if it can."""
         command = [*_install(self.python, self.uv), "--dry-run", "--no-deps", f"torch=={self.cell.torch}"]
         status, tail = run_command(command, self.variables, lambda _: None)
-        return " ".join(line.strip() for line in tail[-3:]) if status else None
+        return (tail[-1].strip() if tail else "no reason is given") if status else None
 
 
 def make_environment(cell: Cell, folder: Path, variables: Mapping[str, str], on_line: Line) -> Environment:
