@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Group
 from rich.table import Table
@@ -28,7 +28,13 @@ class CellRow:
     text: str = ""
     begun: int = 0
     since: float | None = None
-    took: float | None = field(default=None)
+    took: float | None = None
+
+    def doing(self) -> str:
+        """What it does now: also before the first entrypoint, as installing torch takes its time."""
+        if self.state == "building" and not self.board.rows:
+            return f"building: {self.board.status}"
+        return f"{self.state}, {self.text}" if self.state == "built" and self.text else self.state
 
 
 class MatrixBoard:
@@ -70,8 +76,7 @@ class MatrixBoard:
         table = Table.grid(padding=(0, 2))
         with self._lock:
             for cell, row in self.rows.items():
-                doing = f"{row.state}, {row.text}" if row.state == "built" and row.text else row.state
-                table.add_row(cell.name, doing, self._time(row))
+                table.add_row(cell.name, row.doing(), self._time(row))
                 if row.state == "building":
                     row.board.add_rows(table, indent="  ")
             return Group(table, Text(self.left()))

@@ -80,10 +80,14 @@ def build_wheel(
             )
         if returncode or failure:
             raise BuildError(failure or "\n".join(["the build stopped:", *tail]))
-        (wheel,) = made.glob("*.whl")
-        outdir.mkdir(parents=True, exist_ok=True)
-        moved = {file.name: Path(shutil.move(file, outdir / file.name)) for file in sorted(made.iterdir())}
-        return Built(moved[wheel.name], moved.get(page_path(wheel).name))
+        return _moved(made, outdir)
+
+
+def _moved(made: Path, outdir: Path) -> Built:
+    (wheel,) = made.glob("*.whl")
+    outdir.mkdir(parents=True, exist_ok=True)
+    moved = {file.name: Path(shutil.move(file, outdir / file.name)) for file in sorted(made.iterdir())}
+    return Built(moved[wheel.name], moved.get(page_path(wheel).name))
 
 
 @contextmanager
