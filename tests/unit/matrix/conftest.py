@@ -48,6 +48,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "tmp").mkdir()
     monkeypatch.setenv("PATH", os.pathsep.join([str(folder), "/usr/bin", "/bin"]))
     monkeypatch.setenv("PYENV_ROOT", str(folder / "no-pyenv"))
+    # Workers that are killed leave their folders behind.
+    monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     return folder
