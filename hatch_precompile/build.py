@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from hatch_precompile.bundle.writer import write_bundle, write_runtime
 from hatch_precompile.capture.child import FAILED, Request
 from hatch_precompile.config import Config, Entrypoint
+from hatch_precompile.config.cells import cells_of, this_cell
 from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit, printed, received
@@ -111,6 +112,7 @@ def _build(
             f"the C++ compiler {os.environ.get('CXX', 'g++')!r} was not found; install g++ or set CXX "
             "(only the build needs one, the wheel does not)"
         )
+    _compare_with_matrix(config, str(torch.__version__), report)
     variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities(), table)
     _lay_out_package(config.package, source_roots, work / "site")
     captures = _capture_all(config, source_roots, work, report)
@@ -128,6 +130,17 @@ def _build(
     report(text)
     emit(Event(step="built", text=text, seconds=round(seconds, 3)))
     return BuiltBundle(directory, libraries, str(torch.__version__)), captures
+
+
+def _compare_with_matrix(config: Config, torch_version: str, report: Report) -> None:
+    """A build outside of the matrix is no mistake: any front end builds with what there is. It is said."""
+    cell = this_cell(torch_version)
+    if config.matrix is None or cell in cells_of(config.matrix):
+        return
+    names = ", ".join(each.name for each in cells_of(config.matrix))
+    text = f"this wheel is for {cell.name}, which is not of the matrix: {names}"
+    report(text)
+    emit(Event(step="note", text=text))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo
 
-from hatch_precompile.config import Config, Dimension, Entrypoint
+from hatch_precompile.config import Config, Dimension, Entrypoint, Matrix
 from hatch_precompile.config.reading import describe
 from hatch_precompile.config.schema import describe_fields, table_schema
 from hatch_precompile.lower.inputs.table import inputs_page
@@ -33,7 +33,7 @@ def schema_text() -> str:
 
 def with_keys(page: str) -> str:
     """The page with the keys of each structure between the two comments that name it."""
-    for struct in (Config, Entrypoint, Dimension):
+    for struct in (Config, Matrix, Entrypoint, Dimension):
         start, end = (f"<!-- {struct.__name__}:{where} -->" for where in ("start", "end"))
         before, _, rest = page.partition(start)
         _, _, after = rest.partition(end)

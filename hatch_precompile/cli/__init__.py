@@ -14,6 +14,7 @@ from hatch_precompile.cli.explain import explain
 from hatch_precompile.cli.init import init
 from hatch_precompile.cli.inspect import inspect
 from hatch_precompile.cli.merge import merge
+from hatch_precompile.cli.plan import plan
 from hatch_precompile.cli.suggest import suggest
 from hatch_precompile.cli.verify import verify
 from hatch_precompile.processes import stopping_children
@@ -29,5 +30,5 @@ def main(context: click.Context) -> None:
     context.with_resource(stopping_children())
 
 
-for command in (init, build, merge, inspect, verify, explain, bench, suggest):
+for command in (init, plan, build, merge, inspect, verify, explain, bench, suggest):
     main.add_command(command)

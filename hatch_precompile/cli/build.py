@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.live import Live
 
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find
-from hatch_precompile.cli.printing import note, table
+from hatch_precompile.cli.build_matrix import Places, build_one_cell, build_whole
+from hatch_precompile.cli.printing import note
 from hatch_precompile.cli.progress import Board
+from hatch_precompile.cli.summary import entrypoints, entrypoints_table
 from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.formatting import in_bytes
 from hatch_precompile.frontends.pep517 import Built, build_wheel
-from hatch_precompile.frontends.project import read_project
+from hatch_precompile.frontends.project import Project, read_project
 
 __all__ = ["build"]
 
@@ -36,13 +38,44 @@ __all__ = ["build"]
     is_flag=True,
     help="Build with what is installed here, instead of in an environment made from build-system.requires.",
 )
+@click.option("--cell", metavar="CELL", help="Build for the Python and the torch of this cell of the matrix.")
+@click.option("--matrix", is_flag=True, help="Build every cell of the matrix, and one wheel of all of them.")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="With --matrix: how many cells are built here at the same time. [default: 1]",
+)
+@click.option(
+    "--executor",
+    metavar="MODULE:FACTORY",
+    help="With --matrix: build where the concurrent.futures.Executor does that this function returns.",
+)
+@click.option("--dask", metavar="ADDRESS", help="With --matrix: build on the cluster of this scheduler.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="With --matrix: keep the cells that an earlier run has built of the same sources.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def build(directory: Path, outdir: Path | None, no_isolation: bool, as_json: bool) -> None:
+def build(
+    directory: Path,
+    outdir: Path | None,
+    no_isolation: bool,
+    cell: str | None,
+    matrix: bool,
+    jobs: int | None,
+    executor: str | None,
+    dask: str | None,
+    resume: bool,
+    as_json: bool,
+) -> None:
     """Build the wheel of the project in DIR, and show what is being compiled.
 
     On a terminal one line for each entrypoint is kept up to date; elsewhere every line of the build is
     printed, to stderr. The summary goes to stdout.
     """
+    _check_options(no_isolation, cell, matrix, [jobs, executor, dask], resume)
     try:
         project = read_project(directory)
     except ConfigError as error:
@@ -51,27 +84,15 @@ def build(directory: Path, outdir: Path | None, no_isolation: bool, as_json: boo
         raise click.UsageError(
             f"the project in {directory} configures no entrypoints; `hatch-precompile init` proposes some"
         )
+    outdir = outdir or directory / "dist"
+    if matrix:
+        build_whole(project, outdir, Places(jobs or 1, executor, dask), resume=resume, as_json=as_json)
+        return
     started = time.monotonic()
     board = Board()
-    screen = Console(stderr=True)
-    live = screen.is_terminal
-
-    def on_line(line: str) -> None:
-        if not live:
-            note(line)
-        elif line.startswith("* "):
-            board.status = line.removeprefix("* ").rstrip(".:")
-
     try:
-        with Live(board, console=screen, transient=True) if live else nullcontext():
-            built = build_wheel(
-                directory,
-                outdir or directory / "dist",
-                isolated=not no_isolation,
-                on_event=board.apply,
-                on_line=on_line,
-            )
-        bundles = find(str(built.wheel))
+        built = _build(project, outdir, cell, not no_isolation, board)
+        bundles = find(str(built.wheel), cell)
     except (BuildError, ManifestError) as error:
         raise click.ClickException(str(error)) from error
     summary = _summary(built, bundles, board, time.monotonic() - started)
@@ -81,61 +102,53 @@ def build(directory: Path, outdir: Path | None, no_isolation: bool, as_json: boo
         _show(summary)
 
 
+def _check_options(
+    no_isolation: bool, cell: str | None, matrix: bool, places: list[Any], resume: bool
+) -> None:
+    given = [each for each in places if each is not None]
+    if not matrix and (given or resume):
+        raise click.UsageError("--jobs, --executor, --dask and --resume are for --matrix")
+    if len(given) > 1:
+        raise click.UsageError("--jobs, --executor and --dask exclude each other")
+    if matrix and cell is not None:
+        raise click.UsageError("--cell and --matrix exclude each other")
+    if no_isolation and (matrix or cell is not None):
+        raise click.UsageError("a cell is built in an environment of its own, so not with --no-isolation")
+
+
+def _build(project: Project, outdir: Path, cell: str | None, isolated: bool, board: Board) -> Built:
+    screen = Console(stderr=True)
+    live = screen.is_terminal
+
+    def on_line(line: str) -> None:
+        if not live:
+            note(line)
+        elif line.startswith("* "):
+            board.status = line.removeprefix("* ").rstrip(".:")
+
+    with Live(board, console=screen, transient=True) if live else nullcontext():
+        if cell is not None:
+            return build_one_cell(project, cell, outdir, board.apply, on_line)
+        return build_wheel(
+            project.directory, outdir, isolated=isolated, on_event=board.apply, on_line=on_line
+        )
+
+
 def _summary(built: Built, bundles: list[FoundManifest], board: Board, seconds: float) -> dict[str, Any]:
     return {
         "wheel": str(built.wheel),
         "report": None if built.report is None else str(built.report),
         "bytes": built.wheel.stat().st_size,
         "seconds": round(seconds, 1),
-        "entrypoints": [
-            _entrypoint(bundle, record, board)
-            for bundle in bundles
-            for record in bundle.manifest["entrypoints"]
-        ],
-        "left_out": [row.problem for row in board.rows.values() if row.problem],
-    }
-
-
-def _entrypoint(bundle: FoundManifest, record: dict[str, Any], board: Board) -> dict[str, Any]:
-    row = board.rows.get(record["name"])
-    prefix = f"{record['name']}/graphs/"
-    libraries = [name for name in bundle.sizes if name.startswith(prefix) and name.endswith(".so")]
-    return {
-        "package": bundle.package,
-        "name": record["name"],
-        "target": record["target"],
-        "samples": record["samples"],
-        "entries": row.entries if row else None,
-        "graphs": row.graphs if row else None,
-        "library_bytes": sum(bundle.sizes[name] for name in libraries),
-        "capture_seconds": row.captured if row else None,
-        "verify_seconds": row.verified if row else None,
-        "largest_difference": max(row.differences, default=None) if row else None,
+        "entrypoints": entrypoints(bundles, board),
+        "left_out": board.problems(),
     }
 
 
 def _show(summary: dict[str, Any]) -> None:
-    columns = ["name", "samples", "entries", "graphs", "size", "capture", "verify", "from eager"]
-    rows = [
-        [
-            each["name"],
-            each["samples"],
-            each["entries"],
-            each["graphs"],
-            in_bytes(each["library_bytes"]),
-            _number(each["capture_seconds"], "{:.1f} s"),
-            _number(each["verify_seconds"], "{:.1f} s"),
-            _number(each["largest_difference"], "{:.1e}"),
-        ]
-        for each in summary["entrypoints"]
-    ]
-    Console(highlight=False).print(table("compiled", columns, rows))
+    Console(highlight=False).print(entrypoints_table("compiled", summary["entrypoints"]))
     for problem in summary["left_out"]:
         click.echo(problem)
     if summary["report"] is not None:
         click.echo(f"the report of the build is {summary['report']}")
     click.echo(f"{summary['wheel']}, {in_bytes(summary['bytes'])}, {summary['seconds']:.0f} s")
-
-
-def _number(value: float | None, form: str) -> str | None:
-    return None if value is None else form.format(value)

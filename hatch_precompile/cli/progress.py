@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hatch_precompile.events import Event
 
-__all__ = ["Board", "Row"]
+__all__ = ["Board", "Row", "duration"]
 
 
 @dataclass
@@ -99,6 +99,10 @@ class Board:
             if not row.unverified:
                 row.state, row.verified = "verified", row.verifying
 
+    def problems(self) -> list[str]:
+        """Why entrypoints were left out."""
+        return [row.problem for row in self.rows.values() if row.problem]
+
     def left(self) -> str:
         """How much is done, and how much there is to do."""
         captured = sum(row.captured is not None for row in self.rows.values())
@@ -106,19 +110,24 @@ class Board:
         total = max(self.expected, len(self.rows))
         seconds = self._clock() - self._started
         if not total:
-            return f"{self.status}, {_duration(seconds)}"
-        return f"{captured} of {total} captured, {verified} of {total} verified, {_duration(seconds)}"
+            return f"{self.status}, {duration(seconds)}"
+        return f"{captured} of {total} captured, {verified} of {total} verified, {duration(seconds)}"
 
-    def __rich__(self) -> Group:
+    def add_rows(self, table: Table, indent: str = "") -> None:
+        """A row of the table for each entrypoint: its name, what it does, for how long."""
         with self._lock:
-            table = Table.grid(padding=(0, 2))
             for name, row in self.rows.items():
                 took = row.captured if row.state == "captured" else row.verified
                 now = self._clock() - row.since if took is None else took
-                table.add_row(name, row.doing(), "" if row.state == "left out" else _duration(now))
-            return Group(table, Text(self.left()))
+                table.add_row(indent + name, row.doing(), "" if row.state == "left out" else duration(now))
+
+    def __rich__(self) -> Group:
+        table = Table.grid(padding=(0, 2))
+        self.add_rows(table)
+        return Group(table, Text(self.left()))
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """As a clock shows it: `1:05`."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes}:{seconds:02}"

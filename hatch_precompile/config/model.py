@@ -27,7 +27,7 @@ from hatch_precompile.config.reading import (
 )
 from hatch_precompile.errors import ConfigError
 
-__all__ = ["HATCH_KEYS", "Config", "Dimension", "Entrypoint", "load"]
+__all__ = ["HATCH_KEYS", "Config", "Dimension", "Entrypoint", "Matrix", "load"]
 
 _IDENTIFIER = r"[^\W\d]\w*"
 _DOTTED = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*"
@@ -56,6 +56,32 @@ Name = Annotated[
 Variants = Annotated[
     tuple[Annotated[str, Meta(min_length=1, description="the name of a variant")], ...],
     Meta(min_length=1, description='an array of one or more variant names, such as ["native"]'),
+]
+Pythons = Annotated[
+    tuple[
+        Annotated[
+            str,
+            Meta(
+                pattern=r"\A3\.(?:1[1-9]|[2-9][0-9])\Z",
+                description='a minor version of Python, 3.11 or later, such as "3.12"',
+            ),
+        ],
+        ...,
+    ],
+    Meta(min_length=1, description='an array of one or more versions of Python, such as ["3.11", "3.12"]'),
+]
+Torches = Annotated[
+    tuple[
+        Annotated[
+            str,
+            Meta(
+                pattern=r"\A[1-9][0-9]*(?:\.(?:0|[1-9][0-9]*)){2}(?:(?:a|b|rc|\.dev)[0-9]+)?\Z",
+                description='a whole version of torch without a local part, such as "2.13.0"',
+            ),
+        ],
+        ...,
+    ],
+    Meta(min_length=1, description='an array of one or more versions of torch, such as ["2.13.0", "2.14.1"]'),
 ]
 Jobs = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
 Seconds = Annotated[float, Meta(gt=0, description="a number of seconds, more than 0")]
@@ -147,6 +173,16 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
         return (self.mode,) if isinstance(self.mode, str) else tuple(self.mode)
 
 
+class Matrix(Struct, frozen=True, forbid_unknown_fields=True):
+    """The cells of one wheel for several versions: every Python with every torch."""
+
+    python: Pythons
+    """The minor versions of Python."""
+
+    torch: Torches
+    """The versions of torch. `build-system.requires` has a range that allows all of them."""
+
+
 class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
     """What hatch-precompile compiles into a wheel, and how."""
 
@@ -157,6 +193,10 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     variants: Variants = ("native",)
     """The processors compiled for. Of several in one wheel the most demanding that fits is chosen where the
     wheel is used."""
+
+    matrix: Matrix | None = None
+    """What `hatch-precompile build --matrix` makes one wheel for. Any other build makes one for what it runs
+    with."""
 
     require_torch: Literal["exact", "none"] = "exact"
     """`"exact"` adds `torch==<version built with>` to the wheel's requirements. `"none"` leaves the
@@ -212,9 +252,20 @@ def load(
         own["package"] = default_package
     check_keys(own, Config, prefix)
     entrypoints = _entrypoints(own.pop("entrypoints"), f"{prefix}.entrypoints")
-    config = read_struct(Config, own, prefix, entrypoints=entrypoints)
+    matrix = _matrix(own["matrix"], f"{prefix}.matrix") if "matrix" in own else None
+    config = read_struct(Config, own, prefix, entrypoints=entrypoints, matrix=matrix)
     check_distinct((f"{prefix}.variants[{i}]", variant) for i, variant in enumerate(config.variants))
     return config
+
+
+def _matrix(value: object, path: str) -> Matrix:
+    if not isinstance(value, dict):
+        raise expected(path, 'a table such as { python = ["3.12"], torch = ["2.13.0"] }', value)
+    check_keys(value, Matrix, path)
+    matrix = read_struct(Matrix, value, path)
+    check_distinct((f"{path}.python[{i}]", version) for i, version in enumerate(matrix.python))
+    check_distinct((f"{path}.torch[{i}]", version) for i, version in enumerate(matrix.torch))
+    return matrix
 
 
 def _entrypoints(value: object, path: str) -> tuple[Entrypoint, ...]:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hatch_precompile.config import Config, Dimension, Entrypoint
+from hatch_precompile.config import Config, Dimension, Entrypoint, Matrix
 from hatch_precompile.config.model import HATCH_KEYS
 from hatch_precompile.config.variants import KNOWN
 
@@ -63,7 +63,7 @@ def hatch(tool: str) -> dict[str, Any]:
 def table_schema() -> dict[str, Any]:
     """The schema of the table, made from the structures."""
     _, definitions = msgspec.json.schema_components([Config], ref_template="#/definitions/{name}")
-    for struct in (Config, Entrypoint, Dimension):
+    for struct in (Config, Matrix, Entrypoint, Dimension):
         _describe(definitions[struct.__name__], struct)
     table = definitions.pop("Config")
     # The wheel tells it where it holds only one.

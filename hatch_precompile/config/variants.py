@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from hatch_precompile.errors import ConfigError
 
-__all__ = ["KNOWN", "Variant", "variants_for_this_machine"]
+__all__ = ["KNOWN", "Variant", "highest_level", "variants_for_this_machine"]
 
 # The x86-64 levels in the names of torch.cpu.get_capabilities(); each level adds to the last.
 _LEVELS: dict[str, tuple[str, ...]] = {
@@ -50,6 +51,12 @@ def variants_for_this_machine(
     here = {name for name, value in capabilities.items() if value is True}
     key = f"{table}.variants" if table else "variants"
     return [_variant(name, here, key) for name in names]
+
+
+def highest_level(names: Iterable[str]) -> str | None:
+    """The most demanding of these variants, "native" aside; None where every machine can run them."""
+    demanding = [level for level in list(_LEVELS)[1:] if level in set(names)]
+    return demanding[-1] if demanding else None
 
 
 def _variant(name: str, here: set[str], key: str) -> Variant:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import VARIABLE, Event, read_events
+from hatch_precompile.processes import run_command
 from hatch_precompile.wheel.contents import page_path
 
 __all__ = ["Built", "build_wheel"]
 
 # In seconds.
 _POLL = 0.1
-_GRACE = 20.0
 
 
 @dataclass(frozen=True)
@@ -43,13 +38,18 @@ def build_wheel(
     isolated: bool,
     on_event: Callable[[Event], None],
     on_line: Callable[[str], None],
+    python: Path | None = None,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Built:
     """Build the wheel of a project into `outdir`, made if it is not there, with all that the build puts
     beside it.
 
     isolated: in an environment that has what build-system.requires lists, made for this build, else in
     this one. on_event: told what the hook does, from a thread of its own; on_line: every line that is
-    printed. Raises BuildError with the hook's sentence, or with the last lines where it has none.
+    printed. python: one that has `build`, to build with; left out, this one. options: more for `build`;
+    environment: in place of this process's. Raises BuildError with the hook's sentence, or with the last
+    lines where it has none.
     """
     failure = ""
 
@@ -67,11 +67,11 @@ def build_wheel(
         temporary.mkdir()
         arguments = ["--wheel", "--outdir", str(made), *([] if isolated else ["--no-isolation"])]
         with _following(events, watch):
-            returncode, tail = _run(
+            returncode, tail = run_command(
                 # -P: the project's folder may have a package of this name.
-                [sys.executable, "-P", "-m", "build", *arguments, str(project)],
+                [python or sys.executable, "-P", "-m", "build", *arguments, *options, project],
                 {
-                    **os.environ,
+                    **(os.environ if environment is None else environment),
                     "PYTHONUNBUFFERED": "1",
                     "TMPDIR": str(temporary),
                     VARIABLE: str(events),
@@ -80,54 +80,14 @@ def build_wheel(
             )
         if returncode or failure:
             raise BuildError(failure or "\n".join(["the build stopped:", *tail]))
-        (wheel,) = made.glob("*.whl")
-        outdir.mkdir(parents=True, exist_ok=True)
-        moved = {file.name: Path(shutil.move(file, outdir / file.name)) for file in sorted(made.iterdir())}
-        return Built(moved[wheel.name], moved.get(page_path(wheel).name))
+        return _moved(made, outdir)
 
 
-def _run(
-    command: list[str], environment: dict[str, str], on_line: Callable[[str], None]
-) -> tuple[int, list[str]]:
-    """The command's status and the last lines it printed. It ends before this does, with all that it has
-    started: an exception, such as an interrupt from the keyboard, ends it."""
-    tail: deque[str] = deque(maxlen=20)
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        process_group=0,
-    )
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            tail.append(line.rstrip("\n"))
-            on_line(tail[-1])
-        return process.wait(), list(tail)
-    finally:
-        _end_group(process)
-        process.stdout.close()
-
-
-def _end_group(process: subprocess.Popen[str]) -> None:
-    """End a command and its descendants: asked first, so that our hook ends what it runs."""
-    try:
-        os.killpg(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + _GRACE
-        while time.monotonic() < deadline:
-            process.poll()  # or it would be one of its group for as long as nobody has asked for its status
-            os.killpg(process.pid, 0)
-            time.sleep(_POLL)
-    except (ProcessLookupError, PermissionError):  # nobody is left
-        pass
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def _moved(made: Path, outdir: Path) -> Built:
+    (wheel,) = made.glob("*.whl")
+    outdir.mkdir(parents=True, exist_ok=True)
+    moved = {file.name: Path(shutil.move(file, outdir / file.name)) for file in sorted(made.iterdir())}
+    return Built(moved[wheel.name], moved.get(page_path(wheel).name))
 
 
 @contextmanager

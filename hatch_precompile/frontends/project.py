@@ -18,12 +18,13 @@ SETUPTOOLS_TABLE = "tool.hatch-precompile"
 
 @dataclass(frozen=True)
 class Project:
-    """`tables`: those that configure entrypoints, as their author would name them."""
+    """`tables`: those that configure entrypoints, as their author would name them, and what is in them. Of
+    several the last one holds."""
 
     directory: Path
     pyproject: dict[str, Any]
     backend: str
-    tables: list[str]
+    tables: dict[str, Any]
 
 
 def read_project(directory: Path) -> Project:
@@ -33,26 +34,26 @@ def read_project(directory: Path) -> Project:
         raise ConfigError(f"there is no project in {directory}: it has no pyproject.toml")
     pyproject = _read(file)
     backend = _at(pyproject, "build-system", "build-backend")
-    tables = [
-        name
+    tables = {
+        name: table
         for name, path in (
+            (SETUPTOOLS_TABLE, ("tool", "hatch-precompile")),
             (HATCH_TABLE, ("tool", "hatch", "build", "hooks", "precompile")),
             (
                 "tool.hatch.build.targets.wheel.hooks.precompile",
                 ("tool", "hatch", "build", "targets", "wheel", "hooks", "precompile"),
             ),
-            (SETUPTOOLS_TABLE, ("tool", "hatch-precompile")),
         )
-        if _at(pyproject, *path) is not None
-    ]
+        if (table := _at(pyproject, *path)) is not None
+    }
     if (directory / "hatch.toml").is_file():
         own = _read(directory / "hatch.toml")
         for path in (
             ("build", "hooks", "precompile"),
             ("build", "targets", "wheel", "hooks", "precompile"),
         ):
-            if _at(own, *path) is not None:
-                tables.append("hatch.toml: " + ".".join(path))
+            if (table := _at(own, *path)) is not None:
+                tables["hatch.toml: " + ".".join(path)] = table
     return Project(directory, pyproject, backend if isinstance(backend, str) else "", tables)
 
 

@@ -51,7 +51,7 @@ def propose(project: Project) -> Proposal:
     such class.
     """
     if project.tables:
-        raise ConfigError(f"the project configures entrypoints already, in [{project.tables[0]}]")
+        raise ConfigError(f"the project configures entrypoints already, in [{next(iter(project.tables))}]")
     table = _table(project.backend)
     packages = _packages(project)
     if not packages:

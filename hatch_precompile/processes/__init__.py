@@ -1,6 +1,7 @@
 """The processes of a build: their pipes, their time limits, and an end for each of them."""
 
 from hatch_precompile.processes.child import connect_to_parent, leave_reason, tell
+from hatch_precompile.processes.commands import commands_of, end_commands, run_command
 from hatch_precompile.processes.parent import (
     Finished,
     in_parallel,
@@ -12,11 +13,14 @@ from hatch_precompile.processes.parent import (
 
 __all__ = [
     "Finished",
+    "commands_of",
     "connect_to_parent",
+    "end_commands",
     "in_parallel",
     "leave_reason",
     "preloaded",
     "reason_left",
+    "run_command",
     "run_module",
     "stopping_children",
     "tell",

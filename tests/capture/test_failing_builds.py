@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,9 +15,11 @@ import pytest
 
 from hatch_precompile.build import BuiltBundle, build_bundle
 from hatch_precompile.config import load
+from hatch_precompile.config.cells import Cell, this_cell
 from hatch_precompile.errors import BuildError, CaptureError, ConfigError, Unsupported, VerifyError
 from tests.conftest import preload
 
+TORCH = version("torch")
 ROOT = Path(__file__).parents[1] / "broken"
 
 
@@ -33,6 +36,21 @@ def build(
     report = [].append if said is None else said.append
     preload()
     return build_bundle(config, source_roots=[ROOT], work=work, report=report)
+
+
+@pytest.mark.parametrize(("torch", "said"), [("2.1.0", True), (this_cell(TORCH).torch, False)])
+def test_a_build_outside_of_its_matrix_says_so(torch: str, said: bool, tmp_path: Path) -> None:
+    here = this_cell(TORCH)
+    lines: list[str] = []
+    with pytest.raises(CaptureError):  # later than this is asked
+        build(
+            tmp_path / "work",
+            entrypoint("Missing"),
+            said=lines,
+            matrix={"python": [here.python], "torch": [torch]},
+        )
+    text = f"this wheel is for {here.name}, which is not of the matrix: {Cell(here.python, torch).name}"
+    assert (text in lines) == said
 
 
 class TestWarn:

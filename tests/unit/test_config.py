@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from hatch_precompile.config import Config, Dimension, Entrypoint, load
+from hatch_precompile.config.cells import cells_of
 from hatch_precompile.errors import BuildError, ConfigError
 
 PREFIX = "tool.hatch.build.hooks.precompile"
@@ -237,6 +238,16 @@ class TestDynamicShapes:
         )
 
 
+def test_a_matrix_is_every_python_with_every_torch() -> None:
+    config = read(
+        'matrix = { python = ["3.11", "3.13"], torch = ["2.13.0", "2.15.0rc1"] }\n'
+        '[[entrypoints]]\ntarget = "textmodel:f"\nsamples = "textmodel:s"\n'
+    )
+    assert config.matrix is not None
+    names = ["cp311-torch2.13.0", "cp311-torch2.15.0rc1", "cp313-torch2.13.0", "cp313-torch2.15.0rc1"]
+    assert [cell.name for cell in cells_of(config.matrix)] == names
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("table", "text"),
@@ -252,8 +263,8 @@ class TestErrors:
             ({"entrypoint": [ONE]}, "entrypoint: unknown key; did you mean entrypoints?"),
             (
                 {"zzz": 1},
-                "zzz: unknown key; the keys here are package, variants, require-torch, verify, on-error, "
-                "jobs, timeout, report, entrypoints",
+                "zzz: unknown key; the keys here are package, variants, matrix, require-torch, verify, "
+                "on-error, jobs, timeout, report, entrypoints",
             ),
             (
                 {"entrypoints": [ONE], "package": "text-model"},
@@ -287,6 +298,43 @@ class TestErrors:
             ({"entrypoints": [ONE], "on-error": True}, 'on-error: expected "fail" or "warn", got true'),
             ({"entrypoints": [ONE], "jobs": -1}, "jobs: expected a whole number, 0 or more, got -1"),
             ({"entrypoints": [ONE], "jobs": True}, "jobs: expected a whole number, 0 or more, got true"),
+            (
+                {"entrypoints": [ONE], "matrix": ["3.12"]},
+                'matrix: expected a table such as { python = ["3.12"], torch = ["2.13.0"] }, got ["3.12"]',
+            ),
+            (
+                {"entrypoints": [ONE], "matrix": {"python": ["3.12"]}},
+                "matrix.torch: expected an array of one or more versions of torch, "
+                'such as ["2.13.0", "2.14.1"], but the key is missing',
+            ),
+            (
+                {"entrypoints": [ONE], "matrix": {"python": ["3.12"], "torch": ["2.13.0"], "cuda": []}},
+                "matrix.cuda: unknown key; the keys here are python, torch",
+            ),
+            (
+                {"entrypoints": [ONE], "matrix": {"python": ["3.12", "3.10"], "torch": ["2.13.0"]}},
+                "matrix.python[1]: expected a minor version of Python, 3.11 or later, "
+                'such as "3.12", got "3.10"',
+            ),
+            (
+                {"entrypoints": [ONE], "matrix": {"python": [3.12], "torch": ["2.13.0"]}},
+                "matrix.python[0]: expected a minor version of Python, 3.11 or later, "
+                'such as "3.12", got 3.12',
+            ),
+            (
+                {"entrypoints": [ONE], "matrix": {"python": ["3.12"], "torch": ["2.13.0+cpu"]}},
+                "matrix.torch[0]: expected a whole version of torch without a local part, "
+                'such as "2.13.0", got "2.13.0+cpu"',
+            ),
+            (
+                {"entrypoints": [ONE], "matrix": {"python": ["3.12"], "torch": []}},
+                "matrix.torch: expected an array of one or more versions of torch, "
+                'such as ["2.13.0", "2.14.1"], got []',
+            ),
+            (
+                {"entrypoints": [ONE], "matrix": {"python": ["3.12", "3.12"], "torch": ["2.13.0"]}},
+                f'matrix.python[1]: expected a value of its own, got "3.12" as in {PREFIX}.matrix.python[0]',
+            ),
             (
                 {"entrypoints": [ONE], "timeout": 0},
                 "timeout: expected a number of seconds, more than 0, got 0",

@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 ROOMS = [
     *("errors", "formatting", "runtime", "processes", "events", "records", "config", "traffic"),
     *("torch_internals", "target", "lower", "capture", "bundle", "wheel", "merge", "verify", "bench"),
-    *("report", "build", "frontends", "init", "suggest", "cli", "__main__", "generate_docs"),
+    *("report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__", "generate_docs"),
 ]
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import hatch_precompile
-from hatch_precompile.config import Config, Dimension, Entrypoint, load, schema
+from hatch_precompile.config import Config, Dimension, Entrypoint, Matrix, load, schema
 from hatch_precompile.config import model as config
 from hatch_precompile.config.model import HATCH_KEYS
 from hatch_precompile.generate_docs import schema_text, with_keys
@@ -58,7 +58,7 @@ class TestInStep:
             for value in vars(config).values()
             if isinstance(value, type) and issubclass(value, msgspec.Struct) and value is not msgspec.Struct
         ]
-        assert set(structures) == {Config, Entrypoint, Dimension}
+        assert set(structures) == {Config, Matrix, Entrypoint, Dimension}
         whole = schema.table_schema()
         for structure in structures:
             properties = whole["definitions"].get(structure.__name__, whole)["properties"]
@@ -111,6 +111,7 @@ class TestValidation:
             variants = ["x86-64-v3"]
             timeout = 90
             jobs = 3
+            matrix = { python = ["3.11", "3.13"], torch = ["2.13.0", "2.15.0rc1"] }
             report = true
             [[entrypoints]]
             target = "textmodel.model:Encoder"
@@ -141,6 +142,8 @@ class TestValidation:
             ({"entrypoints": [ONE], "variants": "native"}, "variants"),
             ({"entrypoints": [ONE], "variants": ["avx"]}, "x86-64-v4"),
             ({"entrypoints": [ONE], "jobs": -1}, "jobs"),
+            ({"entrypoints": [ONE], "matrix": {"python": ["3.10"], "torch": ["2.13.0"]}}, "matrix.python"),
+            ({"entrypoints": [ONE], "matrix": {"python": ["3.11"]}}, "torch"),
             ({"entrypoints": []}, "entrypoints"),
             ({}, "entrypoints"),
             ({"entrypoints": [{"target": "textmodel.model:Encoder"}]}, "samples"),

@@ -1,0 +1,1 @@
+"""One wheel for several versions: the plan, its cells built here or elsewhere, and what is made of them."""

@@ -1,0 +1,78 @@
+"""The cells that a project's matrix asks for, read without building anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from hatch_precompile.config import load
+from hatch_precompile.config.cells import Cell, cells_of
+from hatch_precompile.errors import ConfigError
+from hatch_precompile.frontends.project import Project
+
+__all__ = ["Plan", "plan_of", "requirements_of"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be built: every cell, each for all of the variants."""
+
+    cells: list[Cell]
+    variants: list[str]
+
+    def cell(self, name: str) -> Cell:
+        """Raises ConfigError where no cell has this name."""
+        for cell in self.cells:
+            if cell.name == name:
+                return cell
+        names = ", ".join(cell.name for cell in self.cells)
+        raise ConfigError(f"the matrix has no cell {name}; it has {names}")
+
+
+def plan_of(project: Project) -> Plan:
+    """Raises ConfigError where the table is wrong or has no matrix, or where the requirements of the build
+    exclude a torch of it."""
+    if not project.tables:
+        raise ConfigError(f"the project in {project.directory} configures no entrypoints")
+    where, table = list(project.tables.items())[-1]
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: expected a table")
+    # Which package carries the bundle is in no cell, and only the wheel tells it where it is left out.
+    config = load(table, default_package="package", prefix=where)
+    if config.matrix is None:
+        raise ConfigError(
+            f"{where}.matrix: expected a table such as "
+            '{ python = ["3.12"], torch = ["2.13.0"] }, but the key is missing'
+        )
+    cells = cells_of(config.matrix)
+    _check_requirements(project, cells)
+    return Plan(cells, list(config.variants))
+
+
+def _check_requirements(project: Project, cells: list[Cell]) -> None:
+    for text in requirements_of(project):
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue  # the front end has a sentence for it
+        if canonicalize_name(requirement.name) != "torch":
+            continue
+        for cell in cells:
+            # A marker may tell Pythons apart.
+            asked = requirement.marker is None or requirement.marker.evaluate(
+                {"python_version": cell.python, "python_full_version": f"{cell.python}.0"}
+            )
+            if asked and not requirement.specifier.contains(cell.torch, prereleases=True):
+                raise ConfigError(
+                    f"build-system.requires: {requirement} excludes torch {cell.torch} of the matrix; "
+                    "give torch a range that holds all of them"
+                )
+
+
+def requirements_of(project: Project) -> list[str]:
+    """What build-system.requires lists."""
+    system = project.pyproject.get("build-system")
+    requires = system.get("requires", []) if isinstance(system, dict) else []
+    return [text for text in requires if isinstance(text, str)] if isinstance(requires, list) else []

@@ -1,0 +1,81 @@
+"""docs/workflow.yml and docs/ci.md, tried: their commands, on machines that share nothing but artifacts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_precompile.bundle.reader import find_cells
+from tests.unit.matrix.conftest import CELLS
+
+yaml = pytest.importorskip("yaml")
+
+REPOSITORY = Path(__file__).parents[3]
+PAGE = (REPOSITORY / "docs" / "ci.md").read_text("utf-8")
+
+
+@pytest.fixture
+def commands(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`uvx`, which would fetch this plugin, and the plugin's own command."""
+    run = f'exec {sys.executable} -P -m hatch_precompile "$@"\n'
+    (machine / "uvx").write_text(f'#!/bin/sh\n[ "$1 $2" = "--from hatch-precompile[cli]" ] && shift 3\n{run}')
+    (machine / "hatch-precompile").write_text(f"#!/bin/sh\n{run}")
+    for name in ("uvx", "hatch-precompile"):
+        (machine / name).chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+
+
+def shell(command: str, folder: Path, **environment: str) -> None:
+    subprocess.run(["bash", "-e", "-c", command], cwd=folder, env={**os.environ, **environment}, check=True)
+
+
+def commands_of(job: dict[str, Any]) -> list[str]:
+    return [step["run"] for step in job["steps"] if "run" in step]
+
+
+@pytest.mark.usefixtures("commands")
+def test_the_workflow_makes_one_wheel(project: Path, tmp_path: Path) -> None:
+    jobs = yaml.safe_load((REPOSITORY / "docs" / "workflow.yml").read_text("utf-8"))["jobs"]
+    assert [jobs[name].get("needs") for name in ("plan", "build", "merge")] == [None, "plan", "build"]
+
+    (command,) = commands_of(jobs["plan"])
+    shell(command, project, GITHUB_OUTPUT=str(tmp_path / "output"))
+    key, _, value = (tmp_path / "output").read_text().strip().partition("=")
+    assert jobs["plan"]["outputs"] == {key: f"${{{{ steps.plan.outputs.{key} }}}}"}
+    assert jobs["build"]["strategy"] == {"matrix": f"${{{{ fromJSON(needs.plan.outputs.{key}) }}}}"}
+
+    (command,) = commands_of(jobs["build"])
+    upload = jobs["build"]["steps"][-1]["with"]
+    download = jobs["merge"]["steps"][0]["with"]
+    merging = tmp_path / "merging"
+    for cell in json.loads(value)["include"]:
+        checkout = tmp_path / f"checkout-{cell['name']}"
+        shutil.copytree(project, checkout)
+        shell(command.replace("${{ matrix.name }}", cell["name"]), checkout)
+        (wheel,) = checkout.glob(upload["path"])
+        artifact = merging / download["path"] / upload["name"].replace("${{ matrix.name }}", cell["name"])
+        artifact.mkdir(parents=True)
+        shutil.copy(wheel, artifact)
+
+    (command,) = commands_of(jobs["merge"])
+    shell(command, merging)
+    (wheel,) = merging.glob(jobs["merge"]["steps"][-1]["with"]["path"])
+    assert [each.cell for each in find_cells(str(wheel))] == CELLS
+
+
+@pytest.mark.usefixtures("commands")
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_array_builds_each_cell(project: Path) -> None:
+    (text,) = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+    assert f"--array=0-{len(CELLS) - 1}\n" in text
+    shell(text, project, SLURM_ARRAY_TASK_ID="2")
+    (wheel,) = project.glob("cells/*/*.whl")
+    assert wheel.parent.name == CELLS[2]
