@@ -8,12 +8,14 @@ Seen in torch 2.13.0.
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from . import torch_private
+from .errors import warn
 from .graphs import GraphFailed
 
 __all__ = ["WrappedGraph"]
@@ -35,6 +37,7 @@ class WrappedGraph:
         self._wrapping = wrapping
         self._lock = lock
         self._function: Callable[[list[Any]], Any] | None = None
+        self._failure: Exception | None = None
 
     def caller(self) -> Callable[..., Any]:
         """The callable for dynamo's bytecode: positional inputs, outputs as AOTAutograd gives them."""
@@ -49,36 +52,52 @@ class WrappedGraph:
         return call
 
     def _wrap(self) -> Callable[[list[Any]], Any]:
+        """Raises GraphFailed where it cannot be done, as where an interrupt has left one of the modules that
+        torch's compiler imports half imported."""
         with self._lock():
             if self._function is None:
-                # First: runtime_wrappers imports torch._dynamo, which imports runtime_wrappers.
-                importlib.import_module("torch._dynamo")
-                from torch._functorch._aot_autograd import runtime_wrappers, schemas
-
-                settings, steps = pickle.loads(self._wrapping)
-                config = schemas.CacheableAOTConfig(**settings)
-                function = _boxed(self._forward)
-                backward = _boxed(self._backward, backward=True) if self._backward else None
-                for name, arguments, metadata in steps:
-                    if name == "AOTDispatchAutograd":
-                        spec = runtime_wrappers.AOTDispatchAutogradCompileSpec(
-                            compiled_fw_func=function,
-                            compiled_bw_func=backward,
-                            lazy_backward_info=None,
-                            bw_compiler=None,
-                            aot_config=config,
-                            fw_metadata=metadata,
-                            try_save_cache_entry=None,
-                            **arguments,
-                        )
-                        function = runtime_wrappers.AOTDispatchAutograd.post_compile(spec)
-                        _explain_second_derivatives(function)
-                        continue
-                    unpicklable = {"fw_only": None} if name == "AOTDispatchSubclassWrapper" else {}
-                    wrapper = getattr(runtime_wrappers, name)(**arguments, **unpicklable)
-                    function = wrapper.post_compile(function, config, runtime_metadata=metadata)
-                self._function = function
+                if self._failure is None:
+                    try:
+                        self._function = self._wrapped()
+                        return self._function
+                    except Exception as error:
+                        if torch_private.raised_by_signal(error):
+                            raise
+                        self._failure = error
+                        package = (__package__ or "").partition("._precompiled")[0]
+                        text = f"a graph runs as eager code: {type(error).__name__}: {error}"
+                        warn(package, text, os.environ.get("HATCH_PRECOMPILE", ""))
+                raise GraphFailed(self._failure, rerun=True) from self._failure
             return self._function
+
+    def _wrapped(self) -> Callable[[list[Any]], Any]:
+        # First: runtime_wrappers imports torch._dynamo, which imports runtime_wrappers.
+        importlib.import_module("torch._dynamo")
+        from torch._functorch._aot_autograd import runtime_wrappers, schemas
+
+        settings, steps = pickle.loads(self._wrapping)
+        config = schemas.CacheableAOTConfig(**settings)
+        function = _boxed(self._forward)
+        backward = _boxed(self._backward, backward=True) if self._backward else None
+        for name, arguments, metadata in steps:
+            if name == "AOTDispatchAutograd":
+                spec = runtime_wrappers.AOTDispatchAutogradCompileSpec(
+                    compiled_fw_func=function,
+                    compiled_bw_func=backward,
+                    lazy_backward_info=None,
+                    bw_compiler=None,
+                    aot_config=config,
+                    fw_metadata=metadata,
+                    try_save_cache_entry=None,
+                    **arguments,
+                )
+                function = runtime_wrappers.AOTDispatchAutograd.post_compile(spec)
+                _explain_second_derivatives(function)
+                continue
+            unpicklable = {"fw_only": None} if name == "AOTDispatchSubclassWrapper" else {}
+            wrapper = getattr(runtime_wrappers, name)(**arguments, **unpicklable)
+            function = wrapper.post_compile(function, config, runtime_metadata=metadata)
+        return function
 
 
 def _boxed(call: Any, *, backward: bool = False) -> Callable[[list[Any]], Any]:
