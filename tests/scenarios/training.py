@@ -58,7 +58,7 @@ def side_effects() -> dict[str, Any]:
 
 
 def torchs_compiler_cannot_be_imported() -> dict[str, Any]:
-    """As after an interrupt in the middle of its import: calls run as eager code does, and one warning says so."""
+    """As after an interrupt in the middle of its import: calls run as eager code."""
     sys.modules["torch._functorch._aot_autograd.runtime_wrappers"] = None  # type: ignore[assignment]
     ours, eager = modules.trained(), modules.trained()
     with warnings.catch_warnings(record=True) as said:
