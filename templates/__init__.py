@@ -24,15 +24,16 @@ _reason = "not installed"
 def install(variant: str | None = None) -> None:
     """Make the bundle's entries known to this process; called by the package's `__init__`.
 
-    Imports neither torch nor a target: entries are installed once both are there. Never raises and
-    never writes, unless HATCH_PRECOMPILE is `strict`, which turns every warning into an error.
+    Imports neither torch nor a target: entries are installed once both are there. Never writes, and raises
+    only what a signal's handler does, unless HATCH_PRECOMPILE is `strict`, which turns every warning into an
+    error.
     variant: whose libraries are used, where this CPU is known to run them; default: the best for this CPU.
     """
     global _installation, _reason
     mode = os.environ.get("HATCH_PRECOMPILE", "")
     if _switched_off() or _installation is not None:
         return
-    from .errors import give_up
+    from .errors import give_up, raised_by_signal
     from .installation import Installation
 
     package = __name__.rpartition(".")[0]
@@ -41,7 +42,11 @@ def install(variant: str | None = None) -> None:
         _installation = Installation(directory, package, mode, variant)
         _installation.start()
     except Exception as error:
-        _installation, _reason = None, str(error)
+        failed, _installation, _reason = _installation, None, str(error)
+        if raised_by_signal(error):  # a time limit of the user's, say
+            if failed is not None:
+                failed.uninstall()
+            raise
         give_up(package, error, mode)
 
 

@@ -13,6 +13,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
+from .errors import raised_by_signal
 from .prologue import arguments_of, is_simple, with_constants, with_prologue
 from .references import CODE_CONSTANT, Stale, check, function_with, original, resolve
 
@@ -69,6 +70,8 @@ class Frame:
             try:
                 self.find()
             except Exception as error:  # not in an import of the user's
+                if raised_by_signal(error):
+                    raise
                 self.installation.leave_out(self, self.record, error)
 
     def _activate(self) -> None:
@@ -344,12 +347,12 @@ def _is_refusal(error: Exception, guard: Any, frame_locals: dict[str, Any]) -> b
     in_guard = innermost is not None and innermost.tb_frame.f_code.co_filename.startswith("<guards of ")
     if in_guard and isinstance(error, _NATURAL):
         return True
-    if torch_private.raised_by_signal(error):
+    if raised_by_signal(error):
         return False  # also where the guard goes on to refuse, with an exception of the same type
     try:
         guard(frame_locals)
     except type(error) as again:
-        if torch_private.raised_by_signal(again):
+        if raised_by_signal(again):
             raise
         return True
     return False

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from . import torch_private
-from .errors import warn
+from .errors import raised_by_signal, warn
 from .graphs import GraphFailed
 
 __all__ = ["WrappedGraph"]
@@ -61,7 +61,7 @@ class WrappedGraph:
                         self._function = self._wrapped()
                         return self._function
                     except Exception as error:
-                        if torch_private.raised_by_signal(error):
+                        if raised_by_signal(error):
                             raise
                         self._failure = error
                         package = (__package__ or "").partition("._precompiled")[0]

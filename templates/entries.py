@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import graphs, torch_private
 from .activation import CELLS
 from .bundle import Bundle, with_file
-from .errors import warn
+from .errors import raised_by_signal, warn
 from .inputs import check_inputs
 from .references import Stale, decode
 
@@ -37,7 +37,7 @@ def heads(frame: Frame) -> list[Callable[[], Entry | None]]:
         try:
             return Entry(frame, record, head, bundle)
         except Exception as error:
-            if torch_private.raised_by_signal(error):
+            if raised_by_signal(error):
                 raise
             installation.leave_out(frame, record, error)
             return None
@@ -49,7 +49,7 @@ def heads(frame: Frame) -> list[Callable[[], Entry | None]]:
             partial(make, record, head) for record, head in zip(frame.record["entries"], read, strict=True)
         ]
     except Exception as error:
-        if torch_private.raised_by_signal(error):
+        if raised_by_signal(error):
             raise
         installation.leave_out(frame, frame.record, error)
         return []
@@ -91,7 +91,7 @@ class Entry:
                     if not self.ready and not installation.uninstalled:
                         self._load(data)
             except Exception as error:
-                if torch_private.raised_by_signal(error):
+                if raised_by_signal(error):
                     raise
                 self.give_up(error)
         return self.ready
@@ -131,7 +131,7 @@ class Entry:
                 make = self._bundle.guards(self.record["guards"])
                 self.guard = native_guard(make, self.readable.__globals__, native)
             except Exception as error:
-                if torch_private.raised_by_signal(error):
+                if raised_by_signal(error):
                     raise
                 text = f"the guards of {self.frame.record['qualname']} run as Python: {error}"
                 warn(installation.package, text, installation.mode)

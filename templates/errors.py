@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
+from functools import partial
+from types import CodeType
+from typing import Any
 
-__all__ = ["PrecompileError", "PrecompileWarning", "Unfit", "give_up", "warn"]
+__all__ = ["PrecompileError", "PrecompileWarning", "Unfit", "give_up", "raised_by_signal", "warn"]
 
 
 class PrecompileWarning(UserWarning):
@@ -37,3 +41,28 @@ def warn(package: str, text: str, mode: str) -> None:
         warnings.warn(message, PrecompileWarning, stacklevel=2)
     except Exception:  # -W error: an import must not fail for it
         sys.stderr.write(f"{message}\n")
+
+
+def raised_by_signal(error: BaseException) -> bool:
+    """Whether an exception comes out of a handler of a signal, which Python runs wherever it is."""
+    signal = sys.modules.get("signal")
+    if signal is None or threading.current_thread() is not threading.main_thread():
+        return False
+    codes = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    while isinstance(handler, partial):
+        handler = handler.func
+    handler = getattr(handler, "__func__", handler)
+    for function in (handler, type(handler).__call__):
+        found = getattr(function, "__code__", None)
+        if isinstance(found, CodeType):
+            return found
+    return None

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from .errors import raised_by_signal
 from .references import Stale, decode, fingerprint, is_torchs, resolve, spell, unwrap
 
 __all__ = [
@@ -268,6 +269,8 @@ def _call(function: Any, args: Any, kwargs: Any, value: Any, name: str) -> None:
     try:
         found = decode(function)(*decode(args), **decode(kwargs))
     except Exception as error:
+        if raised_by_signal(error):
+            raise
         raise Stale(f"{name}() raises {type(error).__name__} here: {error}") from None
     expected = decode(value)
     if type(found) is not type(expected) or found != expected:

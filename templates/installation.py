@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from .errors import PrecompileError, Unfit, give_up, warn
+from .errors import PrecompileError, Unfit, give_up, raised_by_signal, warn
 from .manifest import Missing, cell_name, check_python, check_torch, read_manifest
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ class Installation:
         except PrecompileError:  # strict
             raise
         except Exception as error:
+            if raised_by_signal(error):
+                raise
             self._give_up(error)
 
     def _start(self) -> None:
@@ -152,6 +154,8 @@ class Installation:
         except PrecompileError:  # strict
             raise
         except Exception as error:
+            if raised_by_signal(error):
+                raise
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
@@ -211,6 +215,8 @@ class Installation:
             entrypoint = Entrypoint(self, record)
             entrypoint.activate()
         except Exception as error:
+            if raised_by_signal(error):
+                raise
             self.left_out.setdefault(name, []).append(str(error))
             text = f"entrypoint {name} is not used: {error}; "
             warn(self.package, text + getattr(error, "advice", "rebuild the wheel"), self.mode)

@@ -14,9 +14,7 @@ import json
 import math
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -39,7 +37,6 @@ __all__ = [
     "function_modes",
     "may_serve",
     "pytree_children",
-    "raised_by_signal",
     "recompiles_log",
     "set_eval_frame",
     "tensor_guards",
@@ -86,31 +83,6 @@ def without_compiling() -> Iterator[None]:
         yield
     finally:
         set_eval_frame(before)
-
-
-def raised_by_signal(error: BaseException) -> bool:
-    """Whether an exception comes out of a handler of a signal, which Python runs wherever it is."""
-    signal = sys.modules.get("signal")
-    if signal is None or threading.current_thread() is not threading.main_thread():
-        return False
-    codes = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code in codes:
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def _code_of(handler: Any) -> CodeType | None:
-    while isinstance(handler, partial):
-        handler = handler.func
-    handler = getattr(handler, "__func__", handler)
-    for function in (handler, type(handler).__call__):
-        found = getattr(function, "__code__", None)
-        if isinstance(found, CodeType):
-            return found
-    return None
 
 
 def recompiles_log(package: str) -> Any:

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
+from .errors import raised_by_signal
 from .graphs import GraphFailed, undisturbed
-from .torch_private import leave_untraced, raised_by_signal
+from .torch_private import leave_untraced
 
 __all__ = ["FixedWeights", "computed"]
 

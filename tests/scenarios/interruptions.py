@@ -91,6 +91,30 @@ def _interrupted_first_call(writing: int, after: float) -> int:
     return 0
 
 
+def exceptions_while_installing() -> dict[str, Any]:
+    """What a handler raises when the signal comes in the middle of it, and hits after another try."""
+    from lab import _precompiled
+    from lab._precompiled import installation
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise Alarm
+
+    signal.signal(signal.SIGALRM, handler)
+    _precompiled.uninstall()
+    caught = {}
+    for name in ("start", "_activate"):
+        kept = getattr(installation.Installation, name)
+        setattr(installation.Installation, name, lambda *_: signal.raise_signal(signal.SIGALRM))
+        try:
+            _precompiled.install()
+        except Alarm:
+            caught[name] = _precompiled.status()["installed"]
+        setattr(installation.Installation, name, kept)
+    _precompiled.install()
+    core.scaled(X)
+    return {"caught": caught, "hits": probe.hits("scaled", "lab")}
+
+
 def forks_inside_the_loading(times: int) -> list[int]:
     """Exit codes of children, forked while a thread of their parent was loading; each makes a first call."""
     from lab._precompiled import bundle

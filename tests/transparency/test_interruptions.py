@@ -26,6 +26,10 @@ class TestSignals:
         assert seen["codes"] == 0
         assert seen["caught"] == seen["raised"] > 0
 
+    def test_none_is_lost_while_a_bundle_is_installed(self, lab: Site) -> None:
+        seen = lab.play("interruptions.exceptions_while_installing")
+        assert seen == {"caught": {"start": False, "_activate": False}, "hits": 1}
+
 
 class TestForks:
     def test_a_fork_while_another_thread_loads(self, lab: Site) -> None:

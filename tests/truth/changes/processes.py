@@ -89,10 +89,13 @@ def alarms(run: Any) -> None:
 @change("SIGINT during calls", "signal")
 def interrupts(run: Any) -> None:
     chance = iter(range(10**6))
+    # Kept: what is raised while Python code runs that a weak reference to a thread calls is nobody's.
+    timers: list[threading.Timer] = []
 
     def soon() -> None:
         after = 0.0005 + (next(chance) % 41) * 0.0001
-        threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
+        timers.append(threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)))
+        timers[-1].start()
 
     _interrupted(run, signal.SIGINT, soon)
 
