@@ -25,7 +25,7 @@ from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit, printed, received
 from hatch_precompile.processes import in_parallel, preloaded, reason_left, run_module, stopping_children
-from hatch_precompile.records import Capture
+from hatch_precompile.records import GUARDS, Capture
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.traffic.samples import with_recorded_calls
 from hatch_precompile.verify.parent import CHILD as VERIFY
@@ -125,7 +125,7 @@ def _build(
     seconds = time.perf_counter() - started
     text = (
         f"{len(captures)} entrypoints, {sum(_entries(captured) for _, captured, _ in captures)} entries, "
-        f"{len(libraries)} libraries, {size / 1e6:.1f} MB, {seconds:.0f} s"
+        f"{sum(path.name != GUARDS for path in libraries)} libraries, {size / 1e6:.1f} MB, {seconds:.0f} s"
     )
     report(text)
     emit(Event(step="built", text=text, seconds=round(seconds, 3)))

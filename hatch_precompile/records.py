@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
+    "GUARDS",
     "MARSHAL",
     "Conditions",
     "EntryRecord",
@@ -17,6 +18,9 @@ __all__ = [
     "TensorInput",
 ]
 
+
+GUARDS = "guards.so"
+"""The library of an entrypoint's guards, below the capture's folder."""
 
 # The last version of the marshal format without references, whose bytes depend on what else is alive.
 MARSHAL = 2

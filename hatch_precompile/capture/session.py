@@ -21,13 +21,14 @@ from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
 from hatch_precompile.lower.bytecode import lower_code, portable_code
 from hatch_precompile.lower.conditions import conditions_of, require_free
-from hatch_precompile.lower.entries import GUARDS, LoweredEntry, write_entry
+from hatch_precompile.lower.entries import LoweredEntry, write_entry
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards.function import lower_guards
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.records import (
+    GUARDS,
     MARSHAL,
     Capture,
     Conditions,

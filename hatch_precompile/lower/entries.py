@@ -11,12 +11,9 @@ from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.lower.native.translation import Untranslatable
-from hatch_precompile.records import MARSHAL, EntryRecord
+from hatch_precompile.records import GUARDS, MARSHAL, EntryRecord
 
-__all__ = ["GUARDS", "LoweredEntry", "modules_named", "write_entry"]
-
-GUARDS = "guards.so"
-"""The library of an entrypoint's guards, below the capture's folder."""
+__all__ = ["LoweredEntry", "modules_named", "write_entry"]
 
 
 @dataclass(frozen=True)

@@ -185,6 +185,7 @@ def every_file_in_every_way() -> dict[str, Any]:
     unverified, mlp = _watch(), _mlp()
     chatty = Caller("chatty", zoo.models.Chatty(), torch.randn(6))
     files = [path for path in (BUNDLE / "mlp").rglob("*") if path.suffix in (".heads", ".entry", ".so")]
+    files.remove(BUNDLE / "mlp/guards.so")  # which the first calls do not need
     seen = {}
     for file in (*sorted(files), BUNDLE / "chatty/resume/0.code"):
         content = file.read_bytes()

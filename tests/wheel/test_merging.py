@@ -481,7 +481,7 @@ class TestRefused:
         ),
         "no file": (
             lambda files: files.pop(next(name for name in files if name.endswith(".so"))),
-            r"lacks tint/graphs/0-native\.so",
+            r"lacks tint/(graphs/0-native|guards)\.so",
         ),
     }
 
