@@ -187,7 +187,8 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
     ),
     "a library's version": (
         things.asks_version,
-        put(importlib.metadata.Distribution, "version", "0.0.1"),
+        # A backport of importlib.metadata, where one is imported, has a class of its own.
+        lambda patch: patch.setattr(type(importlib.metadata.distribution("torch")), "version", "0.0.1"),
         "version() gave",
     ),
     "a module that is not installed": (

@@ -264,9 +264,3 @@ class TestTraining:
 
     def test_nothing_is_compiled_or_written(self, seen: Any) -> None:
         assert seen["side_effects"] == {"done": [], "inductor": False}
-
-    def test_goes_on_as_eager_code_without_torchs_compiler(self, programs: Site) -> None:
-        seen = programs.play("training.torchs_compiler_cannot_be_imported")
-        assert seen["losses"]
-        (said,) = seen["said"]
-        assert "ModuleNotFoundError" in said

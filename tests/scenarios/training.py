@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from typing import Any
 
 import probe
@@ -55,14 +53,3 @@ def a_second_backward() -> str:
 
 def side_effects() -> dict[str, Any]:
     return {"done": DONE, "inductor": inductor_is_imported()}
-
-
-def torchs_compiler_cannot_be_imported() -> dict[str, Any]:
-    """As after an interrupt in the middle of its import: calls run as eager code."""
-    sys.modules["torch._functorch._aot_autograd.runtime_wrappers"] = None  # type: ignore[assignment]
-    ours, eager = modules.trained(), modules.trained()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        losses, expected = _train(ours, ours), _train(probe.eager(eager), eager)
-    ours_only = [str(each.message) for each in said if "a graph runs as eager code" in str(each.message)]
-    return {"losses": close(losses, expected), "said": ours_only}

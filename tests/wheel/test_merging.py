@@ -260,7 +260,7 @@ REFUSED: dict[str, tuple[Callable[[Files], object], str]] = {
     "a damaged file of the bundle": (flip, r"0\.entry has not the sha256 that manifest\.json says"),
     "a missing file of the bundle": (
         lambda files: files.pop(next(name for name in files if name.endswith(".so"))),
-        r"lacks tint/graphs/0-native\.so, which manifest\.json lists",
+        r"lacks tint/(graphs/0-native|guards)\.so, which manifest\.json lists",
     ),
     "a file of no manifest": (
         lambda files: files.update({f"{BUNDLE}tint/more": b""}),

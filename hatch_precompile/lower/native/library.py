@@ -17,7 +17,7 @@ __all__ = ["NativeGuard", "NativeGuards"]
 NativeGuard = tuple[int, tuple[str, ...], tuple[object, ...]]
 """Its number in the library, the names of its first constants, the values of the rest."""
 
-_FLAGS = ("-x", "c", "-std=gnu11", "-O1", "-shared", "-fPIC", "-s", "-Wl,--as-needed")
+_FLAGS = ("-x", "c", "-std=gnu11", "-O1", "-DNDEBUG", "-shared", "-fPIC", "-s", "-Wl,--as-needed")
 _MODULE = """
 static PyMethodDef methods[] = {METHODS};
 
