@@ -188,7 +188,15 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
     "a library's version": (
         things.asks_version,
         # A backport of importlib.metadata, where one is imported, has a class of its own.
-        lambda patch: patch.setattr(type(importlib.metadata.distribution("torch")), "version", "0.0.1"),
+        lambda patch: patch.setattr(
+            next(
+                cls
+                for cls in type(importlib.metadata.distribution("torch")).__mro__
+                if "version" in vars(cls)
+            ),
+            "version",
+            "0.0.1",
+        ),
         "version() gave",
     ),
     "a module that is not installed": (

@@ -17,7 +17,8 @@ __all__ = ["NativeGuard", "NativeGuards"]
 NativeGuard = tuple[int, tuple[str, ...], tuple[object, ...]]
 """Its number in the library, the names of its first constants, the values of the rest."""
 
-_FLAGS = ("-x", "c", "-std=gnu11", "-O1", "-DNDEBUG", "-shared", "-fPIC", "-s", "-Wl,--as-needed")
+# The C library is named though it may not be used: auditwheel tells by it which system a library is for.
+_FLAGS = ("-x", "c", "-std=gnu11", "-O1", "-DNDEBUG", "-shared", "-fPIC", "-s", "-Wl,--no-as-needed")
 _MODULE = """
 static PyMethodDef methods[] = {METHODS};
 
