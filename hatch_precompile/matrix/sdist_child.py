@@ -14,9 +14,8 @@ __all__ = ["main"]
 
 
 def main(project: str, out: str, torch: str, installer: Literal["pip", "uv"]) -> None:
-    from build.env import DefaultIsolatedEnv
-
     from build import ProjectBuilder
+    from build.env import DefaultIsolatedEnv
 
     with DefaultIsolatedEnv(installer=installer) as environment:
         builder = ProjectBuilder.from_isolated_env(environment, project)

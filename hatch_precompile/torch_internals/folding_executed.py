@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -27,6 +28,8 @@ _MACHINERY = (
     *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "numpy", "optree", "psutil"),
     *("setuptools", "sympy", "tqdm", "typing_extensions", "yaml"),
 )
+
+_METADATA = str(Path(importlib.metadata.__file__).parent)
 
 
 def watch_executed(watch: Callable[..., None]) -> None:
@@ -97,11 +100,15 @@ def _dispatch(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_beside(frame: Any, run: CodeType, collecting: Container[Any]) -> bool:
-    """Whether code runs for the process and not for the trace: below an import, or the garbage collector."""
+    """Whether code runs for the process and not for the trace.
+
+    Below an import or the garbage collector; or below `importlib.metadata`, whose finders (a backport's)
+    are the process's own, and whose answers are asked for again.
+    """
     while frame is not None and frame.f_code is not run:
         code = frame.f_code
         if (
-            code.co_filename.startswith("<frozen importlib")
+            code.co_filename.startswith(("<frozen importlib", _METADATA))
             or code.co_name == "__del__"
             or code in collecting
         ):

@@ -313,3 +313,17 @@ def calls_scaled(x: Tensor) -> Tensor:
 
 def rearranges(x: Tensor) -> Tensor:
     return rearrange(x, "a (b c) -> b (a c)", b=2)
+
+
+FOUND: list[str] = []
+
+
+class Finder:
+    """Looks for installed packages, after the manner of `sys.meta_path`."""
+
+    def find_spec(self, *_: Any) -> None:
+        return None
+
+    def find_distributions(self, context: Any = None) -> list[Any]:
+        FOUND.append(context.name)
+        return []

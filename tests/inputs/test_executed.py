@@ -6,6 +6,7 @@ import builtins
 import collections
 import copyreg
 import gc
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import folding_executed
 from hatch_precompile.wheel.shim import with_shim
-from tests.inputs import absent, executed
+from tests.inputs import absent, executed, things
 from tests.inputs.capturing import captured
 
 X = torch.tensor([[1.0, 2.0, 3.0, 5.0]])
@@ -255,3 +256,13 @@ def test_the_cache_of_einops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(einops, "rearrange", lambda x, pattern: x)  # nothing else is to fill it
     monkeypatch.setattr(einops._backends, "_type2backend", {})
     assert one.verdict() == "refused by a guard"
+
+
+def test_what_finds_installed_packages_is_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backport of importlib.metadata is one, and need not be there where the wheel runs."""
+    monkeypatch.setattr(sys, "meta_path", [executed.Finder(), *sys.meta_path])
+    one = captured(things.asks_version, X)
+    assert executed.FOUND, "it was not asked"
+    assert "Finder" not in repr(one.records)
+    monkeypatch.undo()
+    assert one.verdict() == ""
