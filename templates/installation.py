@@ -102,9 +102,16 @@ class Installation:
     def _torch_came_in(self) -> None:
         if self.uninstalled or self.manifest:
             return
+        self._or_give_up(self._choose_and_start)
+
+    def _choose_and_start(self) -> None:
+        self._choose_cell()
+        self._start()
+
+    def _or_give_up(self, step: Callable[[], None]) -> None:
+        """Take a step that an import has made possible: nothing but strict mode may raise out of it."""
         try:
-            self._choose_cell()
-            self._start()
+            step()
         except PrecompileError:  # strict
             raise
         except Exception as error:
@@ -141,22 +148,18 @@ class Installation:
         """Activate every waiting entrypoint whose target and torch have been imported."""
         if self.uninstalled or not self._ready():
             return
-        try:
-            # Not under the lock: an import waits for other threads' imports, which may wait for the lock.
-            importlib.import_module(".activation", __package__)
-            with self.lock:
-                ready = self._ready()
-                self.waiting = [record for record in self.waiting if record not in ready]
-                if ready and not self.frames:
-                    self._prepare()
-                for record in ready:
-                    self._activate(record)
-        except PrecompileError:  # strict
-            raise
-        except Exception as error:
-            if raised_by_signal(error):
-                raise
-            self._give_up(error)
+        self._or_give_up(self._activate_ready)
+
+    def _activate_ready(self) -> None:
+        # Not under the lock: an import waits for other threads' imports, which may wait for the lock.
+        importlib.import_module(".activation", __package__)
+        with self.lock:
+            ready = self._ready()
+            self.waiting = [record for record in self.waiting if record not in ready]
+            if ready and not self.frames:
+                self._prepare()
+            for record in ready:
+                self._activate(record)
 
     def _give_up(self, error: Exception) -> None:
         self.waiting = []
