@@ -122,7 +122,9 @@ class Truth:
             self._keep(judge(case, servers, self._without_change(case, servers)))
 
     def _cases(self, each: Built, servers: Servers) -> list[Case]:
-        found = servers.ask(exploration_of(each.program), "eager", limit=240.0)
+        with self._parsing:
+            exploration = exploration_of(each.program)
+        found = servers.ask(exploration, "eager", limit=240.0)
         if found.report is None:
             raise RuntimeError(f"{each.program.name} does not run: {found.ended}, {found.log}")
         places = dict(found.notes).get("places")
