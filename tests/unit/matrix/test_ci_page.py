@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,54 @@ def test_the_workflow_makes_one_wheel(project: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("commands")
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 def test_the_array_builds_each_cell(project: Path) -> None:
-    (text,) = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+    (text,) = blocks("bash", "#SBATCH")
     assert f"--array=0-{len(CELLS) - 1}\n" in text
     shell(text, project, SLURM_ARRAY_TASK_ID="2")
     (wheel,) = project.glob("cells/*/*.whl")
     assert wheel.parent.name == CELLS[2]
+
+
+CIBUILDWHEEL = """#!/bin/sh
+[ "$1 $2 $3" = "--platform linux --output-dir" ] || exit 1
+for python in $PYTHONS; do hatch-precompile build --cell "$python-torch$TORCH" --outdir "$4" || exit 1; done
+"""
+
+
+@pytest.mark.usefixtures("commands")
+def test_the_runs_of_cibuildwheel_make_one_wheel(project: Path, machine: Path) -> None:
+    command = machine / "cibuildwheel"
+    command.write_text(CIBUILDWHEEL)
+    command.chmod(0o755)
+    (text,) = blocks("bash", "cibuildwheel")
+    (merge,) = re.findall(r"When all have ended: `(.*)`", PAGE)  # of the array's: the same folders
+    assert text.endswith(f"\n{merge}\n")
+    shell(text, project, PYTHONS=" ".join(pythons_of_cibuildwheel()))
+    (wheel,) = project.glob("dist/*.whl")
+    assert [each.cell for each in find_cells(str(wheel))] == CELLS
+
+
+def test_cibuildwheel_builds_with_the_torch_of_its_run() -> None:
+    options = cibuildwheel()
+    linux = options["linux"]
+    assert linux["before-all"] == f"echo torch==$TORCH > {linux['environment']['PIP_CONSTRAINT']}"
+    assert linux["environment-pass"] == ["TORCH"]
+    # What is not of a matrix, the example has as well.
+    example = tomllib.loads((REPOSITORY / "example_project" / "pyproject.toml").read_text("utf-8"))
+    same = ("build-frontend", "manylinux-x86_64-image", "repair-wheel-command")
+    assert {key: options[key] for key in same} == {key: example["tool"]["cibuildwheel"][key] for key in same}
+
+
+def cibuildwheel() -> dict[str, Any]:
+    (text,) = blocks("toml", "cibuildwheel")
+    options: dict[str, Any] = tomllib.loads(text)["tool"]["cibuildwheel"]
+    return options
+
+
+def pythons_of_cibuildwheel() -> list[str]:
+    return [each.partition("-")[0] for each in cibuildwheel()["build"].split()]
+
+
+def blocks(language: str, word: str) -> list[str]:
+    """The page's blocks of code in a language that have a word."""
+    found: list[str] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return [text for text in found if word in text]
