@@ -40,8 +40,6 @@ LIBRARIES = 0.5
 DEFLATED = 0.3
 # What other Pythons of the same torch have, too, and a merge stores once: readable files. An estimate.
 EQUAL = 0.1
-# docs/bundle-format.md: heads, entry, guards as text and library, graph as text; a library for each variant.
-FILES = 5 + VARIANTS
 
 # A worker, in seconds: an environment with torch from wheels that are cached (60 to 120 measured), the import
 # of torch, and, once for all, the source distribution (an estimate).
@@ -49,11 +47,9 @@ ENVIRONMENT_S = 90.0
 IMPORT_S = 3.0
 SOURCE_S = 10.0
 
-# The machine that merges, one core: MB a second unzipped and compared (measured), and zipped (measured); the
-# seconds that opening a wheel takes for each file in it (measured: 10 ms for 3,000).
+# The machine that merges, one core: MB a second unzipped and compared (measured), and zipped (measured).
 READ_MB_S = 200.0
 ZIP_MB_S = 38.0
-OPEN_S = 3.3e-6
 # Its link to the workers, 1 Gbit/s with overhead, and to an index; both assumed.
 LINK_MB_S = 100.0
 UPLOAD_MB_S = 40.0
@@ -127,7 +123,7 @@ def simulate(setting: Setting) -> Outcome:
     link = 0.0
     for ended, _ in sorted(arrivals):
         link = max(link, ended) + mb / LINK_MB_S
-    whole = {"source": SOURCE_S, **_added(done[slowest]), "transfer": link - last, **_merge(len(tasks))}
+    whole = {"source": SOURCE_S, **_added(done[slowest]), "transfer": link - last, **_merge()}
     at_work = sum(sum(parts.values()) for parts in tasks) + SOURCE_S + whole["merge"] + whole["upload"]
     busy = sum(bool(parts) for parts in done)
     return Outcome(len(tasks), busy, at_work * setting.cores / 3600, whole)
@@ -162,14 +158,12 @@ def _added(tasks: Iterable[dict[str, float]]) -> dict[str, float]:
     return total
 
 
-def _merge(tasks: int) -> dict[str, float]:
-    """Every file is read to be compared, and again to be written, for which its wheel is opened once more."""
+def _merge() -> dict[str, float]:
+    """Every file is read to be compared, and again to be written."""
     content = _content_mb() * PYTHONS * TORCHES
     kept = content * _kept()
-    files = ENTRYPOINTS * PYTHONS * TORCHES * FILES
-    opening = files * _kept() * (files / tasks) * OPEN_S
     return {
-        "merge": content / READ_MB_S + kept / READ_MB_S + kept / ZIP_MB_S + opening,
+        "merge": content / READ_MB_S + kept / READ_MB_S + kept / ZIP_MB_S,
         "upload": merged_mb() / UPLOAD_MB_S,
     }
 

@@ -8,13 +8,13 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from hatch_precompile.errors import BuildError
 
-__all__ = ["Content", "read_archive"]
+__all__ = ["Content", "OpenWheels", "read_archive"]
 
 _CHUNK = 1 << 20  # bytes of a file that are held in memory
 
@@ -34,13 +34,28 @@ class Content:
     def same_as(self, other: Content) -> bool:
         return (self.digest, self.executable) == (other.digest, other.executable)
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self, wheels: OpenWheels) -> Iterator[bytes]:
         """What is in it, part by part. Raises BuildError where it cannot be read."""
-        with _reading(self.wheel, self.name), zipfile.ZipFile(self.wheel) as archive:
-            yield from _chunks(archive, self.name)
+        with _reading(self.wheel, self.name):
+            yield from _chunks(wheels.archive(self.wheel), self.name)
 
     def read(self) -> bytes:
-        return b"".join(self.chunks())
+        """All that is in it. Raises BuildError where it cannot be read."""
+        with OpenWheels() as wheels:
+            return b"".join(self.chunks(wheels))
+
+
+class OpenWheels(ExitStack):
+    """Keeps wheels open while it is entered: opening one takes a time for each file that is in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._archives: dict[Path, zipfile.ZipFile] = {}
+
+    def archive(self, wheel: Path) -> zipfile.ZipFile:
+        if wheel not in self._archives:
+            self._archives[wheel] = self.enter_context(zipfile.ZipFile(wheel))
+        return self._archives[wheel]
 
 
 def _chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:

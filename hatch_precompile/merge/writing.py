@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hatch_precompile.errors import BuildError
-from hatch_precompile.merge.archive import Content
+from hatch_precompile.merge.archive import Content, OpenWheels
 
 __all__ = ["write_wheel"]
 
@@ -32,9 +32,9 @@ def write_wheel(path: Path, entries: Mapping[str, Content | bytes], folder: str)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with zipfile.ZipFile(temporary, "w") as archive:
-                rows = [(name, *_add(archive, name, entries[name])) for name in names]
-                _add(archive, f"{folder}/RECORD", _record([*rows, (f"{folder}/RECORD", "", "")]))
+            with zipfile.ZipFile(temporary, "w") as archive, OpenWheels() as wheels:
+                rows = [(name, *_add(archive, name, entries[name], wheels)) for name in names]
+                _add(archive, f"{folder}/RECORD", _record([*rows, (f"{folder}/RECORD", "", "")]), wheels)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -48,7 +48,9 @@ def _writing(path: Path) -> Iterator[None]:
         raise BuildError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: Content | bytes) -> tuple[str, int]:
+def _add(
+    archive: zipfile.ZipFile, name: str, content: Content | bytes, wheels: OpenWheels
+) -> tuple[str, int]:
     """Write one file; what RECORD says of it."""
     info = zipfile.ZipInfo(name, _TIME)
     info.compress_type = zipfile.ZIP_DEFLATED
@@ -61,7 +63,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: Content | bytes) -> tuple
     info.file_size = content.size  # for whether it needs zip64
     digest = hashlib.sha256()
     with archive.open(info, "w") as target:
-        for chunk in content.chunks():
+        for chunk in content.chunks(wheels):
             digest.update(chunk)
             target.write(chunk)
     if digest.hexdigest() != content.digest:
