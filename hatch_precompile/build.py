@@ -8,24 +8,24 @@ import importlib.util
 import os
 import shutil
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import msgspec
 from msgspec.structs import replace
 
-from hatch_precompile.bundle.writer import write_bundle, write_runtime
-from hatch_precompile.capture.child import FAILED, Request
+from hatch_precompile.bundle.writer import built_with, write_bundle, write_runtime
+from hatch_precompile.capture.parent import CHILD as CAPTURE
+from hatch_precompile.capture.parent import run_capture
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.config.cells import cells_of, this_cell
 from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
-from hatch_precompile.events import Event, collected, emit, printed, received
-from hatch_precompile.processes import in_parallel, preloaded, reason_left, run_module, stopping_children
+from hatch_precompile.events import Event, collected, emit
+from hatch_precompile.processes import in_parallel, preloaded, stopping_children
 from hatch_precompile.records import GUARDS, Capture
+from hatch_precompile.reuse.earlier import Earlier, find_earlier
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.traffic.samples import with_recorded_calls
 from hatch_precompile.verify.parent import CHILD as VERIFY
@@ -36,7 +36,8 @@ __all__ = ["BuiltBundle", "build_bundle", "children_preloaded"]
 
 Report = Callable[[str], None]
 
-CAPTURE = "hatch_precompile.capture.child"
+CaptureOf = tuple[Entrypoint, Capture, Path]
+"""An entrypoint, its capture, and the folder with the capture's files."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,15 @@ def build_bundle(
     report: Report,
     table: str = "",
     root: Path | None = None,
+    reuse: Path | None = None,
 ) -> BuiltBundle:
     """Capture every entrypoint, write the bundle, verify it.
 
     source_roots: directories the project's packages are imported from; work: an empty directory this
     build may fill; table: where the author wrote the configuration, for errors; root: the project's
-    folder, by default the working directory. Raises BuildError; with on-error = "warn" an entrypoint that
-    fails is reported and left out, and only a build with none left fails.
+    folder, by default the working directory; reuse: an earlier wheel, from which is taken over what would
+    be captured again alike. Raises BuildError; with on-error = "warn" an entrypoint that fails is reported
+    and left out, and only a build with none left fails.
     """
     if config.report and importlib.util.find_spec("jinja2") is None:
         raise BuildError(
@@ -76,7 +79,7 @@ def build_bundle(
         report(note)
     try:
         with stopping_children(), collected() as events, children_preloaded(config.verify):
-            built, captures = _build(config, source_roots, work, report, table)
+            built, captures = _Build(config, source_roots, work, report).run(table, reuse)
     except OSError as error:
         place = error.filename2 or error.filename or work
         raise BuildError(
@@ -96,53 +99,6 @@ def build_bundle(
     return dataclasses.replace(built, page=page)
 
 
-def _build(
-    config: Config, source_roots: list[Path], work: Path, report: Report, table: str
-) -> tuple[BuiltBundle, list[tuple[Entrypoint, Capture, Path]]]:
-    started = time.perf_counter()
-    try:
-        import torch
-    except ImportError:
-        raise BuildError(
-            "torch is not installed in the build environment; add it to build-system.requires, "
-            'pinned to what the wheel is for, as in "torch==2.13.0"'
-        ) from None
-    if shutil.which(os.environ.get("CXX", "g++")) is None:
-        raise BuildError(
-            f"the C++ compiler {os.environ.get('CXX', 'g++')!r} was not found; install g++ or set CXX "
-            "(only the build needs one, the wheel does not)"
-        )
-    _compare_with_matrix(config, str(torch.__version__), report)
-    variants = variants_for_this_machine(list(config.variants), torch.cpu.get_capabilities(), table)
-    _lay_out_package(config.package, source_roots, work / "site")
-    captures = _capture_all(config, source_roots, work, report)
-    directory = work / "site" / Path(*config.package.split(".")) / RUNTIME_PACKAGE
-    write_runtime(directory)
-    libraries = write_bundle(directory / "bundle", captures, variants)
-    if config.verify:
-        _verify_all(config, [entrypoint for entrypoint, _, _ in captures], source_roots, work, report)
-    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    seconds = time.perf_counter() - started
-    text = (
-        f"{len(captures)} entrypoints, {sum(_entries(captured) for _, captured, _ in captures)} entries, "
-        f"{sum(path.name != GUARDS for path in libraries)} libraries, {size / 1e6:.1f} MB, {seconds:.0f} s"
-    )
-    report(text)
-    emit(Event(step="built", text=text, seconds=round(seconds, 3)))
-    return BuiltBundle(directory, libraries, str(torch.__version__)), captures
-
-
-def _compare_with_matrix(config: Config, torch_version: str, report: Report) -> None:
-    """A build outside of the matrix is no mistake: any front end builds with what there is. It is said."""
-    cell = this_cell(torch_version)
-    if config.matrix is None or cell in cells_of(config.matrix):
-        return
-    names = ", ".join(each.name for each in cells_of(config.matrix))
-    text = f"this wheel is for {cell.name}, which is not of the matrix: {names}"
-    report(text)
-    emit(Event(step="note", text=text))
-
-
 @contextlib.contextmanager
 def children_preloaded(verify: bool = True) -> Iterator[None]:
     """Let the children's imports begin at once."""
@@ -153,131 +109,191 @@ def children_preloaded(verify: bool = True) -> Iterator[None]:
         yield
 
 
-def _verify_all(
-    config: Config, entrypoints: list[Entrypoint], source_roots: list[Path], work: Path, report: Report
-) -> None:
-    """Every variant of every one. Raises the BuildError of the first, in their order, that does not pass."""
-    pairs = [(entrypoint, variant) for entrypoint in entrypoints for variant in config.variants]
+class _Build:
+    """One build. `work`: the directory it may fill."""
 
-    def attempt(pair: tuple[Entrypoint, str]) -> None:
-        entrypoint, variant = pair
-        tell = _teller(report, entrypoint, "verify", variant if len(config.variants) > 1 else "")
+    def __init__(self, config: Config, source_roots: list[Path], work: Path, report: Report) -> None:
+        self.config = config
+        self.source_roots = source_roots
+        self.work = work
+        self.report = report
+        self.directory = work / "site" / Path(*config.package.split(".")) / RUNTIME_PACKAGE
+
+    def run(self, table: str, reuse: Path | None) -> tuple[BuiltBundle, list[CaptureOf]]:
+        """What goes into the wheel, and the captures it was made from."""
         started = time.perf_counter()
-        tell(Event(step="start", entrypoints=len(entrypoints), variants=len(config.variants)))
-        try:
-            results = run_samples(
-                entrypoint,
-                config.package,
-                paths=[work / "site", *source_roots],
-                work=work / "verify" / entrypoint.name / variant,
-                timeout=config.timeout,
-                on_event=tell,
-                variant=variant,
+        torch = _torch()
+        if shutil.which(os.environ.get("CXX", "g++")) is None:
+            raise BuildError(
+                f"the C++ compiler {os.environ.get('CXX', 'g++')!r} was not found; install g++ or set CXX "
+                "(only the build needs one, the wheel does not)"
             )
-            require_hits(entrypoint, results)
-        except VerifyError as error:
-            raise error if len(config.variants) == 1 else VerifyError(f"variant {variant}: {error}") from None
-        tell(Event(step="end", seconds=round(time.perf_counter() - started, 3)))
-
-    in_parallel(attempt, pairs, _jobs(config))
-
-
-def _jobs(config: Config) -> int:
-    return min(config.jobs or os.cpu_count() or 1, len(config.entrypoints))
-
-
-def _entries(captured: Capture) -> int:
-    return sum(len(frame.entries) for frame in captured.frames)
-
-
-def _teller(
-    report: Report, entrypoint: Entrypoint, phase: Literal["capture", "verify"], variant: str = ""
-) -> Callable[[Event], None]:
-    """What hands the events of one entrypoint on: as lines, and to the file of events.
-
-    variant: the one that is verified, where there are several
-    """
-    step = f"verify {variant}".strip() if phase == "verify" else ""
-    prefix = f"{entrypoint.name}: " + (f"{step}: " if step else "")
-
-    def tell(event: Event) -> None:
-        if event.text:
-            report(prefix + event.text)
-        emit(replace(event, entrypoint=entrypoint.name, phase=phase, variant=event.variant or variant))
-
-    return tell
-
-
-def _capture_all(
-    config: Config, source_roots: list[Path], work: Path, report: Report
-) -> list[tuple[Entrypoint, Capture, Path]]:
-    def attempt(entrypoint: Entrypoint) -> tuple[Entrypoint, Capture, Path] | BuildError:
-        try:
-            captured, directory = _capture_one(entrypoint, config, source_roots, work, report)
-        except BuildError as error:
-            if config.on_error == "fail":
-                raise
-            return error
-        return entrypoint, captured, directory
-
-    results = in_parallel(attempt, config.entrypoints, _jobs(config))
-    captured = []
-    for entrypoint, result in zip(config.entrypoints, results, strict=True):
-        if not isinstance(result, BuildError):
-            captured.append(result)
-        else:
-            text = f"WARNING: entrypoint {entrypoint.name} is left out of the wheel: {result}"
-            report(text)
-            emit(Event(step="failed", text=text, phase="capture", entrypoint=entrypoint.name))
-    if not captured:
-        raise CaptureError("every entrypoint failed, so there is nothing to put into the wheel")
-    return captured
-
-
-def _capture_one(
-    entrypoint: Entrypoint, config: Config, source_roots: list[Path], work: Path, report: Report
-) -> tuple[Capture, Path]:
-    home = work / "capture" / entrypoint.name
-    directory = home / "capture"
-    directory.mkdir(parents=True)
-    request = home / "request.json"
-    request.write_bytes(
-        msgspec.json.encode(Request(entrypoint, config.package, list(config.variants), str(directory)))
-    )
-    tell = _teller(report, entrypoint, "capture")
-    heard: deque[Event] = deque(maxlen=60)
-
-    def hear(event: Event) -> None:
-        heard.append(event)
-        tell(event)
-
-    tell(Event(step="start", entrypoints=len(config.entrypoints)))
-    finished = run_module(
-        CAPTURE,
-        [str(request)],
-        paths=source_roots,
-        environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "HATCH_PRECOMPILE": "off"},
-        inherit=True,
-        quiet_limit=config.timeout,
-        on_line=lambda line: hear(printed(line)),
-        on_message=lambda message: hear(received(message)),
-    )
-    said = [event for event in heard if event.text]
-    if finished.returncode == 0:
-        captured = msgspec.json.decode((directory / "capture.json").read_bytes(), type=Capture)
-        tell(Event(step="end", entries=_entries(captured), seconds=captured.seconds))
-        return captured, directory
-    if finished.returncode == FAILED:
-        raise CaptureError(f"entrypoint {entrypoint.name}: {reason_left(directory / 'error.txt', finished)}")
-    if finished.timed_out:
-        last = next((event.text for event in reversed(said) if event.step != "print"), "")
-        raise CaptureError(
-            f"entrypoint {entrypoint.name}: no progress for {config.timeout:.0f} s (timeout) after: {last}"
+        self._compare_with_matrix(str(torch.__version__))
+        variants = variants_for_this_machine(list(self.config.variants), torch.cpu.get_capabilities(), table)
+        _lay_out_package(self.config.package, self.source_roots, self.work / "site")
+        earlier = self._find_earlier(reuse, torch) if reuse is not None else None
+        captures = self._capture(self.config.entrypoints, self.work, earlier)
+        _require_any(captures)
+        write_runtime(self.directory)
+        libraries = write_bundle(self.directory / "bundle", captures, variants)
+        if self.config.verify and (refused := self._verify(captures, self.work)):
+            # They were taken over, and do not serve after all.
+            again = self._capture(refused, self.work / "again", None)
+            captures = _replaced(captures, refused, again)
+            _require_any(captures)
+            shutil.rmtree(self.directory / "bundle")
+            libraries = write_bundle(self.directory / "bundle", captures, variants)
+            self._verify(again, self.work / "again")
+        size = sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
+        seconds = time.perf_counter() - started
+        entries = sum(captured.entries for _, captured, _ in captures)
+        text = (
+            f"{len(captures)} entrypoints, {entries} entries, "
+            f"{sum(path.name != GUARDS for path in libraries)} libraries, "
+            f"{size / 1e6:.1f} MB, {seconds:.0f} s"
         )
-    raise CaptureError(
-        f"entrypoint {entrypoint.name}: the capturing process {finished.ending()}:\n"
-        + "\n".join(event.text for event in said[-30:])
-    )
+        self._say(text, Event(step="built", text=text, seconds=round(seconds, 3)))
+        return BuiltBundle(self.directory, libraries, str(torch.__version__)), captures
+
+    def _say(self, text: str, event: Event) -> None:
+        self.report(text)
+        emit(event)
+
+    def _compare_with_matrix(self, torch_version: str) -> None:
+        """A build outside of the matrix is no mistake: any front end builds with what there is."""
+        cell, matrix = this_cell(torch_version), self.config.matrix
+        if matrix is None or cell in cells_of(matrix):
+            return
+        names = ", ".join(each.name for each in cells_of(matrix))
+        text = f"this wheel is for {cell.name}, which is not of the matrix: {names}"
+        self._say(text, Event(step="note", text=text))
+
+    def _find_earlier(self, wheel: Path, torch: Any) -> Earlier | None:
+        """What of a wheel was built with what builds now. Raises BuildError where it cannot be read."""
+        made_with = built_with(str(torch.__version__), str(torch.version.git_version))
+        earlier, reason = find_earlier(wheel, self.config.package, made_with)
+        if not self.config.verify:
+            # Whether guards still accept the samples is for verification to tell.
+            earlier, reason = None, "that needs verification, and verify is false"
+        if earlier is None:
+            text = f"nothing is taken over from {wheel.name}: {reason}"
+            self._say(text, Event(step="note", text=text))
+        return earlier
+
+    def _capture(
+        self, entrypoints: Sequence[Entrypoint], work: Path, earlier: Earlier | None
+    ) -> list[CaptureOf]:
+        """Those that succeed. Raises the BuildError of one that does not, unless on-error is "warn"."""
+
+        def attempt(entrypoint: Entrypoint) -> CaptureOf | BuildError:
+            tell = self._teller(entrypoint, "capture")
+            tell(Event(step="start", entrypoints=len(entrypoints)))
+            try:
+                captured, directory = run_capture(
+                    entrypoint,
+                    self.config.package,
+                    list(self.config.variants),
+                    paths=self.source_roots,
+                    work=work / "capture" / entrypoint.name,
+                    timeout=self.config.timeout,
+                    on_event=tell,
+                    earlier=earlier,
+                )
+            except BuildError as error:
+                if self.config.on_error == "fail":
+                    raise
+                return error
+            tell(Event(step="end", entries=captured.entries, seconds=captured.seconds))
+            return entrypoint, captured, directory
+
+        results = in_parallel(attempt, entrypoints, self._jobs())
+        captured = []
+        for entrypoint, result in zip(entrypoints, results, strict=True):
+            if not isinstance(result, BuildError):
+                captured.append(result)
+                continue
+            text = f"WARNING: entrypoint {entrypoint.name} is left out of the wheel: {result}"
+            self._say(text, Event(step="failed", text=text, phase="capture", entrypoint=entrypoint.name))
+        return captured
+
+    def _verify(self, captures: list[CaptureOf], work: Path) -> list[Entrypoint]:
+        """Every variant of every one. Returns those that were taken over and do not pass; raises the
+        BuildError of the first other one, in their order, that does not."""
+        variants = self.config.variants
+        pairs = [(captured, variant) for captured in captures for variant in variants]
+        refused: list[Entrypoint] = []
+
+        def attempt(pair: tuple[CaptureOf, str]) -> None:
+            (entrypoint, captured, _), variant = pair
+            tell = self._teller(entrypoint, "verify", variant if len(variants) > 1 else "")
+            started = time.perf_counter()
+            tell(Event(step="start", entrypoints=len(captures), variants=len(variants)))
+            try:
+                results = run_samples(
+                    entrypoint,
+                    self.config.package,
+                    paths=[self.work / "site", *self.source_roots],
+                    work=work / "verify" / entrypoint.name / variant,
+                    timeout=self.config.timeout,
+                    on_event=tell,
+                    variant=variant,
+                )
+                require_hits(entrypoint, results)
+            except VerifyError as error:
+                if captured.taken_from:
+                    tell(Event(step="note", text=f"it is captured again: {error}"))
+                    refused.append(entrypoint)
+                    return
+                raise error if len(variants) == 1 else VerifyError(f"variant {variant}: {error}") from None
+            tell(Event(step="end", seconds=round(time.perf_counter() - started, 3)))
+
+        in_parallel(attempt, pairs, self._jobs())
+        return [entrypoint for entrypoint, _, _ in captures if entrypoint in refused]
+
+    def _jobs(self) -> int:
+        return min(self.config.jobs or os.cpu_count() or 1, len(self.config.entrypoints))
+
+    def _teller(
+        self, entrypoint: Entrypoint, phase: Literal["capture", "verify"], variant: str = ""
+    ) -> Callable[[Event], None]:
+        """What hands the events of one entrypoint on: as lines, and to the file of events.
+
+        variant: the one that is verified, where there are several
+        """
+        step = f"verify {variant}".strip() if phase == "verify" else ""
+        prefix = f"{entrypoint.name}: " + (f"{step}: " if step else "")
+
+        def tell(event: Event) -> None:
+            if event.text:
+                self.report(prefix + event.text)
+            emit(replace(event, entrypoint=entrypoint.name, phase=phase, variant=event.variant or variant))
+
+        return tell
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise BuildError(
+            "torch is not installed in the build environment; add it to build-system.requires, "
+            'pinned to what the wheel is for, as in "torch==2.13.0"'
+        ) from None
+    return torch
+
+
+def _require_any(captures: list[CaptureOf]) -> None:
+    if not captures:
+        raise CaptureError("every entrypoint failed, so there is nothing to put into the wheel")
+
+
+def _replaced(
+    captures: list[CaptureOf], refused: list[Entrypoint], again: list[CaptureOf]
+) -> list[CaptureOf]:
+    """The captures with new ones in the place of those refused; one that failed is left out."""
+    new = {each[0].name: each for each in again}
+    chosen = [new.get(each[0].name) if each[0] in refused else each for each in captures]
+    return [each for each in chosen if each is not None]
 
 
 def _lay_out_package(package: str, source_roots: list[Path], site: Path) -> None:

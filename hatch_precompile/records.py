@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
+    "CAPTURE",
     "GUARDS",
     "MARSHAL",
     "Conditions",
@@ -18,6 +19,9 @@ __all__ = [
     "TensorInput",
 ]
 
+
+CAPTURE = "capture.json"
+"""The record of a capture, in its folder."""
 
 GUARDS = "guards.so"
 """The library of an entrypoint's guards, below the capture's folder."""
@@ -134,4 +138,10 @@ class Capture(msgspec.Struct, frozen=True):
     torch_git: str
     seconds: float
     skipped: list[SkippedFrame] = []
+    made_from: dict[str, str] = {}  # digests of what else decides, part by part
     conditions: dict[str, Conditions] = {}  # by the entry's `data`; nothing of it goes into the bundle
+    taken_from: str = ""  # the earlier wheel that it comes from; nothing of it goes into the bundle
+
+    @property
+    def entries(self) -> int:
+        return sum(len(frame.entries) for frame in self.frames)

@@ -36,6 +36,7 @@ __all__ = [
     "graphs_of",
     "guards_of",
     "importable",
+    "verified",
     "with_entrypoint",
 ]
 
@@ -349,7 +350,7 @@ def bytecode_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
         raise ManifestError(f"its bytecode is of Python {bundle.manifest['built_with'].get('python')}")
     texts = {}
     for frame in _frames(bundle, entrypoint):
-        heads = marshal.loads(_verified(bundle, frame["heads"]))
+        heads = marshal.loads(verified(bundle, frame["heads"]))
         for number, head in enumerate(heads):
             _, code, _, _ = marshal.loads(head)
             text = io.StringIO()
@@ -368,10 +369,11 @@ def _entries(bundle: FoundManifest, entrypoint: str) -> list[dict[str, Any]]:
 
 
 def _texts(bundle: FoundManifest, names: list[str]) -> dict[str, str]:
-    return {name: _verified(bundle, name).decode() for name in names}
+    return {name: verified(bundle, name).decode() for name in names}
 
 
-def _verified(bundle: FoundManifest, name: str) -> bytes:
+def verified(bundle: FoundManifest, name: str) -> bytes:
+    """The content of a file, as it was built. Raises ManifestError if it is another."""
     content = bundle.read(name)
     if hashlib.sha256(content).hexdigest() != bundle.manifest["files"].get(name):
         raise ManifestError(f"{name} is damaged: its sha256 is not the manifest's")

@@ -18,10 +18,10 @@ from hatch_precompile import __version__
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.variants import Variant
-from hatch_precompile.records import MARSHAL, Capture, FrameRecord, GraphRecord
+from hatch_precompile.records import CAPTURE, MARSHAL, Capture, FrameRecord, GraphRecord
 from hatch_precompile.runtime import runtime_directory
 
-__all__ = ["write_bundle", "write_runtime"]
+__all__ = ["built_with", "write_bundle", "write_runtime"]
 
 
 def write_runtime(directory: Path) -> None:
@@ -48,14 +48,7 @@ def write_bundle(
     first = captures[0][1]
     manifest = {
         "format": FORMAT,
-        "built_with": {
-            "hatch_precompile": __version__,
-            "torch": first.torch,
-            "torch_git": first.torch_git,
-            "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
-            "magic": importlib.util.MAGIC_NUMBER.hex(),
-            "platform": sysconfig.get_platform(),
-        },
+        "built_with": built_with(first.torch, first.torch_git),
         "variants": [{"name": v.name, "requires": list(v.requires)} for v in variants],
         "entrypoints": writer.entrypoints,
         "frames": writer.frames,
@@ -73,6 +66,18 @@ def write_bundle(
     return sorted(directory.rglob("*.so"))
 
 
+def built_with(torch: str, torch_git: str) -> dict[str, str]:
+    """What a manifest says of this process. `torch`, `torch_git`: its version and its source revision."""
+    return {
+        "hatch_precompile": __version__,
+        "torch": torch,
+        "torch_git": torch_git,
+        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        "magic": importlib.util.MAGIC_NUMBER.hex(),
+        "platform": sysconfig.get_platform(),
+    }
+
+
 class _Writer:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -85,9 +90,7 @@ class _Writer:
 
     def add(self, entrypoint: Entrypoint, captured: Capture, source: Path) -> None:
         prefix = entrypoint.name
-        shutil.copytree(
-            source, self.directory / prefix, ignore=shutil.ignore_patterns("capture.json", "*.head")
-        )
+        shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns(CAPTURE, "*.head"))
         first_graph, first_resume = len(self.graphs), len(self.resumes)
         for graph in captured.graphs:
             self.graphs.append(_placed(graph, prefix))
@@ -106,6 +109,7 @@ class _Writer:
                 "on_miss": entrypoint.on_miss,
                 "samples": captured.samples,
                 "recipe": _recipe(entrypoint),
+                "made_from": captured.made_from,
                 "skipped": [msgspec.to_builtins(skipped) for skipped in captured.skipped],
                 "frames": numbers,
             }

@@ -12,23 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from hatch_precompile.config import Entrypoint
+from hatch_precompile.capture.parent import FAILED, Request
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import send
 from hatch_precompile.processes import connect_to_parent, leave_reason
+from hatch_precompile.records import CAPTURE
 
-__all__ = ["FAILED", "Request", "main"]
-
-FAILED = 3
-
-
-class Request(msgspec.Struct, frozen=True):
-    """One entrypoint to capture. `directory` must exist and be empty."""
-
-    entrypoint: Entrypoint
-    package: str
-    variants: list[str]
-    directory: str
+__all__ = ["main"]
 
 
 def main(path: str) -> int:
@@ -42,8 +32,9 @@ def main(path: str) -> int:
         from hatch_precompile.config.variants import variants_for_this_machine
 
         variants = variants_for_this_machine(request.variants, torch.cpu.get_capabilities())
-        captured = capture(request.entrypoint, request.package, variants, directory, send)
-        (directory / "capture.json").write_bytes(msgspec.json.encode(captured))
+        earlier = Path(request.earlier) if request.earlier else None
+        captured = capture(request.entrypoint, request.package, variants, directory, send, earlier)
+        (directory / CAPTURE).write_bytes(msgspec.json.encode(captured))
     except BuildError as error:
         leave_reason(directory / "error.txt", str(error))
         return FAILED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+import msgspec
 import torch
 from msgspec.structs import replace
 
@@ -28,6 +30,7 @@ from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.records import (
+    CAPTURE,
     GUARDS,
     MARSHAL,
     Capture,
@@ -38,6 +41,7 @@ from hatch_precompile.records import (
     ResumeRecord,
     SkippedFrame,
 )
+from hatch_precompile.reuse.made_from import made_from, sources_of, what_has_changed
 from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
 from hatch_precompile.target.call import Sample, copied, mode_context
 from hatch_precompile.target.dynamic import mark_dynamic
@@ -73,12 +77,14 @@ def capture(
     variants: Sequence[Variant],
     directory: Path,
     report: Callable[[Event], None],
+    earlier: Path | None = None,
 ) -> Capture:
     """Trace every sample of an entrypoint and write the files of its capture to `directory`.
 
-    Raises BuildError where an entry, a guard or a graph cannot be carried.
+    earlier: the folder of an earlier capture, taken over where this one would be the same. Raises BuildError
+    where an entry, a guard or a graph cannot be carried.
     """
-    return _Session(entrypoint, package, variants, directory, report).run()
+    return _Session(entrypoint, package, variants, directory, report).run(earlier)
 
 
 class _Session:
@@ -104,6 +110,7 @@ class _Session:
         self.resume_records: list[ResumeRecord] = []
         self.conditions: dict[str, Conditions] = {}
         self.native_guards = NativeGuards()
+        self.inputs: list[Any] = []
         self.sample = 0
         self.failure: BuildError | None = None
         self.skipped: dict[CodeType, SkippedFrame] = {}
@@ -116,7 +123,7 @@ class _Session:
         for name in ("entries", "graphs", "resume"):
             (directory / name).mkdir(parents=True, exist_ok=True)
 
-    def run(self) -> Capture:
+    def run(self, earlier: Path | None) -> Capture:
         started = time.perf_counter()
         self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
         declared = self.declared = find_declared(self.entrypoint)
@@ -127,6 +134,9 @@ class _Session:
             )
         samples = list(samples_of(self.entrypoint))
         targets = find_targets(self.entrypoint, samples)
+        origin = made_from(self.entrypoint, self.variants, samples)
+        if earlier is not None and (taken_over := self._take_over(earlier, origin)) is not None:
+            return replace(taken_over, seconds=round(time.perf_counter() - started, 3))
         with (
             capture_settings(
                 self.entrypoint.options, graphs_expected=len(samples), numbers=self.entrypoint.dynamic_numbers
@@ -154,8 +164,21 @@ class _Session:
             torch_git=str(torch.version.git_version),
             seconds=round(time.perf_counter() - started, 3),
             skipped=list(self.skipped.values()),
+            made_from={**origin, "sources": sources_of(self.inputs)},
             conditions=self.conditions,
         )
+
+    def _take_over(self, earlier: Path, origin: dict[str, str]) -> Capture | None:
+        """The earlier capture, with its files, if this one would be the same."""
+        changed = what_has_changed(earlier, origin)
+        captured = msgspec.json.decode((earlier / CAPTURE).read_bytes(), type=Capture)
+        if changed:
+            text = f"nothing is taken over from {captured.taken_from}: {changed}"
+            self.report(Event(step="note", text=text))
+            return None
+        shutil.copytree(earlier, self.directory, dirs_exist_ok=True)
+        self.report(Event(step="note", text=f"taken over from {captured.taken_from}"))
+        return captured
 
     def _compile_guards(self) -> None:
         problem = self.native_guards.compile(self.directory / GUARDS)
@@ -361,6 +384,7 @@ class _Session:
         if trace.code not in self.frames:
             self.frames[trace.code] = []
             self.frame_names[trace.code] = self._name_frame(trace, tree)
+        self.inputs += inputs.records
         numbers = sorted(graph for _, graph in graphs.values())
         entry = LoweredEntry(
             number, trace.code.co_qualname, self.sample, guards, code, inputs.records, numbers

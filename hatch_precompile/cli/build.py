@@ -57,6 +57,12 @@ __all__ = ["build"]
     is_flag=True,
     help="With --matrix: keep the cells that an earlier run has built of the same sources.",
 )
+@click.option(
+    "--reuse",
+    metavar="WHEEL",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take over from an earlier wheel what has not changed since it was built.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def build(
     directory: Path,
@@ -68,6 +74,7 @@ def build(
     executor: str | None,
     dask: str | None,
     resume: bool,
+    reuse: Path | None,
     as_json: bool,
 ) -> None:
     """Build the wheel of the project in DIR, and show what is being compiled.
@@ -86,12 +93,13 @@ def build(
         )
     outdir = outdir or directory / "dist"
     if matrix:
-        build_whole(project, outdir, Places(jobs or 1, executor, dask), resume=resume, as_json=as_json)
+        places = Places(jobs or 1, executor, dask)
+        build_whole(project, outdir, places, resume=resume, reuse=reuse, as_json=as_json)
         return
     started = time.monotonic()
     board = Board()
     try:
-        built = _build(project, outdir, cell, not no_isolation, board)
+        built = _build(project, outdir, cell, not no_isolation, reuse, board)
         bundles = find(str(built.wheel), cell)
     except (BuildError, ManifestError) as error:
         raise click.ClickException(str(error)) from error
@@ -116,7 +124,9 @@ def _check_options(
         raise click.UsageError("a cell is built in an environment of its own, so not with --no-isolation")
 
 
-def _build(project: Project, outdir: Path, cell: str | None, isolated: bool, board: Board) -> Built:
+def _build(
+    project: Project, outdir: Path, cell: str | None, isolated: bool, reuse: Path | None, board: Board
+) -> Built:
     screen = Console(stderr=True)
     live = screen.is_terminal
 
@@ -128,9 +138,14 @@ def _build(project: Project, outdir: Path, cell: str | None, isolated: bool, boa
 
     with Live(board, console=screen, transient=True) if live else nullcontext():
         if cell is not None:
-            return build_one_cell(project, cell, outdir, board.apply, on_line)
+            return build_one_cell(project, cell, outdir, reuse, board.apply, on_line)
         return build_wheel(
-            project.directory, outdir, isolated=isolated, on_event=board.apply, on_line=on_line
+            project.directory,
+            outdir,
+            isolated=isolated,
+            on_event=board.apply,
+            on_line=on_line,
+            reuse=reuse,
         )
 
 

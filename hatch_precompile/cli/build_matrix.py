@@ -45,6 +45,7 @@ def build_one_cell(
     project: Project,
     name: str,
     outdir: Path,
+    reuse: Path | None,
     on_event: Callable[[Event], None],
     on_line: Callable[[str], None],
 ) -> Built:
@@ -56,11 +57,13 @@ def build_one_cell(
         cell = plan_of(project).cell(name)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-    built = build_cell(task_of(project, cell, on_line), on_event, on_line)
+    built = build_cell(task_of(project, cell, reuse, on_line), on_event, on_line)
     return built.write(outdir)
 
 
-def build_whole(project: Project, outdir: Path, places: Places, *, resume: bool, as_json: bool) -> None:
+def build_whole(
+    project: Project, outdir: Path, places: Places, *, resume: bool, reuse: Path | None, as_json: bool
+) -> None:
     """Build every cell, show them while that lasts, and say what came of it."""
     try:
         plan = plan_of(project)
@@ -103,7 +106,14 @@ def build_whole(project: Project, outdir: Path, places: Places, *, resume: bool,
     try:
         with Live(board, console=screen, transient=True) if live else nullcontext():
             result = build_matrix(
-                project, plan, outdir, pool=pool, resume=resume, on_state=on_state, on_line=on_line
+                project,
+                plan,
+                outdir,
+                pool=pool,
+                resume=resume,
+                reuse=reuse,
+                on_state=on_state,
+                on_line=on_line,
             )
     except BuildError as error:
         raise click.ClickException(str(error)) from error

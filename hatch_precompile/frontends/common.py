@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from hatch_precompile.config import Config, load
 from hatch_precompile.errors import BuildError
+from hatch_precompile.reuse.earlier import VARIABLE
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import import_packages, package_path
 
-__all__ = ["configuration"]
+__all__ = ["configuration", "earlier_wheel"]
+
+
+def earlier_wheel() -> Path | None:
+    """The wheel that HATCH_PRECOMPILE_REUSE names, to take over from; None where it names none."""
+    name = os.environ.get(VARIABLE)
+    return Path(name) if name else None
 
 
 def configuration(table: Mapping[str, Any], files: Collection[str], where: str) -> Config:

@@ -31,13 +31,15 @@ OnLine = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Task:
-    """What one worker is asked for. `run`: whose commands are ended together; `plugin`: the version asked."""
+    """What one worker is asked for. `run`: whose commands are ended together; `plugin`: the version asked;
+    `earlier`: a wheel to take over from, its name and its content."""
 
     cell: Cell
     source: Source
     epoch: str
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     plugin: str = __version__
+    earlier: tuple[str, bytes] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def build_cell(task: Task, on_event: OnEvent = lambda _: None, on_line: OnLine =
         project = _unpacked(task.source, Path(folder, "source"))
         variables = {**os.environ, "SOURCE_DATE_EPOCH": task.epoch}
         environment = make_environment(task.cell, Path(folder, "python"), variables, on_line)
-        wheel, page = _build(task.cell, project, environment, Path(folder, "dist"), hear, on_line)
+        reuse = _written(task.earlier, Path(folder, "earlier"))
+        wheel, page = _build(task.cell, project, environment, Path(folder, "dist"), reuse, hear, on_line)
         return BuiltCell(
             task.cell,
             wheel.name,
@@ -100,7 +103,13 @@ def build_cell(task: Task, on_event: OnEvent = lambda _: None, on_line: OnLine =
 
 
 def _build(
-    cell: Cell, project: Path, environment: Environment, out: Path, on_event: OnEvent, on_line: OnLine
+    cell: Cell,
+    project: Path,
+    environment: Environment,
+    out: Path,
+    reuse: Path | None,
+    on_event: OnEvent,
+    on_line: OnLine,
 ) -> tuple[Path, Path | None]:
     heard = False
 
@@ -119,6 +128,7 @@ def _build(
             python=environment.python,
             options=environment.options,
             environment=environment.variables,
+            reuse=reuse,
         )
     except BuildError:
         # Installers say this in many ways, and at length.
@@ -130,6 +140,15 @@ def _build(
         ) from None
     _check(built.wheel, cell)
     return built.wheel, built.report
+
+
+def _written(earlier: tuple[str, bytes] | None, folder: Path) -> Path | None:
+    if earlier is None:
+        return None
+    name, content = earlier
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    return folder / name
 
 
 def _check(wheel: Path, cell: Cell) -> None:

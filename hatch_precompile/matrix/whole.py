@@ -6,7 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hatch_precompile.config.cells import Cell
@@ -29,7 +29,7 @@ _EPOCH = "1580601600"
 @dataclass
 class BuiltMatrix:
     """What became of a matrix. `wheel`: None where a cell has failed; `resumed`: built by an earlier run;
-    `kept`: where the wheels of cells are, if they are not merged."""
+    `kept`: where the wheels of cells are, if they are not merged. What was built is without its files."""
 
     wheel: Path | None = None
     pages: list[Path] = field(default_factory=list)
@@ -43,9 +43,9 @@ class BuiltMatrix:
         return Kept(self.kept).wheel(cell) if self.kept else None
 
 
-def task_of(project: Project, cell: Cell, on_line: Callable[[str], None]) -> Task:
+def task_of(project: Project, cell: Cell, reuse: Path | None, on_line: Callable[[str], None]) -> Task:
     """What builds one cell of a project: the same bytes alone as within the matrix."""
-    return _tasks(project, [cell], on_line)[0]
+    return _tasks(project, [cell], reuse, on_line)[0]
 
 
 def build_matrix(
@@ -55,23 +55,25 @@ def build_matrix(
     *,
     pool: Callable[[], Pool],
     resume: bool,
+    reuse: Path | None,
     on_state: OnState,
     on_line: Callable[[str], None],
 ) -> BuiltMatrix:
     """Build every cell of a plan and merge the wheels into `outdir`.
 
     Wheels of cells are kept in a folder of it until all are there; with `resume`, those that it has from the
-    same sources are not built again. Raises BuildError where nothing can be built or merged; a cell that
-    fails is in the result.
+    same sources are not built again; `reuse` is an earlier wheel, to take over from. Raises BuildError where
+    nothing can be built or merged; a cell that fails is in the result.
     """
-    tasks = _tasks(project, plan.cells, on_line)
+    tasks = _tasks(project, plan.cells, reuse, on_line)
     kept = Kept(outdir / "cells")
     kept.begin(tasks[0].source.digest(), resume=resume)
     result = BuiltMatrix(kept=kept.directory)
 
     def keep(built: BuiltCell) -> None:
         kept.keep(built)
-        result.built.append(built)
+        # From here on it is in its file; not all wheels at once are in memory.
+        result.built.append(replace(built, wheel=b"", page=None))
 
     result.resumed = [cell for cell in plan.cells if kept.wheel(cell) is not None]
     for cell in result.resumed:
@@ -92,13 +94,16 @@ def build_matrix(
     return result
 
 
-def _tasks(project: Project, cells: list[Cell], on_line: Callable[[str], None]) -> list[Task]:
+def _tasks(
+    project: Project, cells: list[Cell], reuse: Path | None, on_line: Callable[[str], None]
+) -> list[Task]:
     epoch = os.environ.get("SOURCE_DATE_EPOCH", _EPOCH)
     on_line("* Making the source distribution...")
     variables = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
     source = make_source(project.directory, variables, cells[0].torch, on_line)
     run = uuid.uuid4().hex
-    return [Task(cell, source, epoch, run) for cell in cells]
+    earlier = (reuse.name, reuse.read_bytes()) if reuse else None
+    return [Task(cell, source, epoch, run, earlier=earlier) for cell in cells]
 
 
 def _pages(kept: Kept, cells: list[Cell], wheel: Path) -> list[Path]:

@@ -28,7 +28,7 @@ from hatch_precompile.torch_internals.dynamo import (
 )
 from hatch_precompile.torch_internals.folding_results import Call, Folded, Obstacle
 from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
-from hatch_precompile.torch_internals.settings import capture_settings
+from hatch_precompile.torch_internals.settings import capture_settings, compiler_settings
 
 __all__ = [
     "NO_OPERATIONS",
@@ -40,6 +40,7 @@ __all__ = [
     "capture_settings",
     "compile_graph",
     "compiled_graph",
+    "compiler_settings",
     "compiling_with",
     "dispatch_keys",
     "einops_was_prepared",

@@ -11,7 +11,7 @@ from typing import Any
 from hatch_precompile.torch_internals.linear import linear_layers_by_processor
 from hatch_precompile.torch_internals.parallel_regions import regions_for_any_threads
 
-__all__ = ["capture_settings"]
+__all__ = ["capture_settings", "compiler_settings"]
 
 
 class Numbers:
@@ -33,6 +33,34 @@ class Numbers:
         if name in self.sources:
             return True
         return type(value) is float and self.seen.setdefault((code, name), value) != value
+
+
+def compiler_settings() -> dict[str, Any]:
+    """How torch's compiler is set outside of `capture_settings`, by the author's code or the environment, in
+    words that are the same in each process; and how many threads torch has."""
+    import torch
+    import torch._dynamo.config as dynamo_config
+    import torch._functorch.config as functorch_config
+    import torch._inductor.config as inductor_config
+
+    found = {
+        module.__name__: {name: _words(value) for name, value in module.get_config_copy().items()}
+        for module in (dynamo_config, functorch_config, inductor_config)
+    }
+    return {**found, "threads": torch.get_num_threads()}
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, (str, int, float, type(None))):
+        return value
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(str, value))
+    if isinstance(value, (list, tuple)):
+        return [_words(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _words(item) for key, item in value.items()}
+    # A function, say: its address is another in each process.
+    return getattr(value, "__qualname__", type(value).__qualname__)
 
 
 @contextlib.contextmanager

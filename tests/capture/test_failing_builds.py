@@ -211,7 +211,7 @@ def test_a_file_of_the_bundle_that_cannot_be_written_is_named(
     def write_bundle(directory: Path, *_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory / "manifest.json"))
 
-    monkeypatch.setattr("hatch_precompile.build._capture_all", lambda *_: [])
+    monkeypatch.setattr("hatch_precompile.build._Build._capture", lambda *_: [None])
     monkeypatch.setattr("hatch_precompile.build.write_bundle", write_bundle)
     with pytest.raises(
         BuildError, match=r"cannot write or read .*manifest\.json: No space left on device; .*TMPDIR"

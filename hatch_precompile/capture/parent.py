@@ -1,0 +1,92 @@
+"""The capture of an entrypoint: a process of its own traces its samples (child.py) and leaves files."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import CaptureError
+from hatch_precompile.events import Event, printed, received
+from hatch_precompile.processes import reason_left, run_module
+from hatch_precompile.records import CAPTURE, Capture
+from hatch_precompile.reuse.earlier import Earlier
+
+__all__ = ["CHILD", "FAILED", "Request", "run_capture"]
+
+CHILD = "hatch_precompile.capture.child"
+
+FAILED = 3
+"""The child's exit code where the author can do something about it."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One entrypoint to capture. `directory` must exist and be empty; `earlier`: the folder of an earlier
+    capture, or empty."""
+
+    entrypoint: Entrypoint
+    package: str
+    variants: list[str]
+    directory: str
+    earlier: str = ""
+
+
+def run_capture(
+    entrypoint: Entrypoint,
+    package: str,
+    variants: list[str],
+    *,
+    paths: Sequence[Path],
+    work: Path,
+    timeout: float,
+    on_event: Callable[[Event], None],
+    earlier: Earlier | None = None,
+) -> tuple[Capture, Path]:
+    """The capture of an entrypoint, and the folder with its files. Raises CaptureError.
+
+    paths: where the package and the samples are found; work: a directory to make; timeout: seconds without
+    progress; earlier: taken over where nothing has changed.
+    """
+    directory = work / "capture"
+    directory.mkdir(parents=True)
+    known = work / "earlier"
+    has_known = earlier is not None and earlier.unpack(entrypoint.name, known)
+    request = work / "request.json"
+    request.write_bytes(
+        msgspec.json.encode(
+            Request(entrypoint, package, variants, str(directory), str(known) if has_known else "")
+        )
+    )
+    heard: deque[Event] = deque(maxlen=60)
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        on_event(event)
+
+    finished = run_module(
+        CHILD,
+        [str(request)],
+        paths=paths,
+        environment={"TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"), "HATCH_PRECOMPILE": "off"},
+        inherit=True,
+        quiet_limit=timeout,
+        on_line=lambda line: hear(printed(line)),
+        on_message=lambda message: hear(received(message)),
+    )
+    if finished.returncode == 0:
+        return msgspec.json.decode((directory / CAPTURE).read_bytes(), type=Capture), directory
+    said = [event for event in heard if event.text]
+    if finished.returncode == FAILED:
+        raise CaptureError(f"entrypoint {entrypoint.name}: {reason_left(directory / 'error.txt', finished)}")
+    if finished.timed_out:
+        last = next((event.text for event in reversed(said) if event.step != "print"), "")
+        raise CaptureError(
+            f"entrypoint {entrypoint.name}: no progress for {timeout:.0f} s (timeout) after: {last}"
+        )
+    raise CaptureError(
+        f"entrypoint {entrypoint.name}: the capturing process {finished.ending()}:\n"
+        + "\n".join(event.text for event in said[-30:])
+    )

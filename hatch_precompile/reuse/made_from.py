@@ -1,0 +1,173 @@
+"""What a capture was made from, besides what its entries check themselves: a digest of each part.
+
+Two captures with the same digests, whose entries' inputs are as they were, have the same bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import linecache
+import marshal
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import msgspec
+import torch
+
+from hatch_precompile.config import Entrypoint
+from hatch_precompile.config.variants import Variant
+from hatch_precompile.errors import BuildError
+from hatch_precompile.records import CAPTURE, Capture
+from hatch_precompile.runtime import runtime
+from hatch_precompile.target.call import Sample
+from hatch_precompile.torch_internals import compiler_settings
+
+__all__ = ["made_from", "sources_of", "what_has_changed"]
+
+_PARTS = {
+    "configuration": "its configuration is another",
+    "variants": "the variants are others",
+    "compiler": "the C++ compiler is another",
+    "settings": "the settings of torch are others",
+    "samples": "its samples are others",
+    "sources": "its sources have changed, or moved within their files",
+}
+
+
+def made_from(
+    entrypoint: Entrypoint, variants: Sequence[Variant], samples: Sequence[Sample]
+) -> dict[str, str]:
+    """All but the sources, which are known when the samples have been traced."""
+    parts: dict[str, Any] = {
+        "configuration": msgspec.to_builtins(entrypoint),
+        "variants": [dataclasses.astuple(variant) for variant in variants],
+        "compiler": _compiler(),
+        "settings": compiler_settings(),
+        "samples": [
+            (sample.mode, _described(sample.owner), _described(sample.args), _described(sample.kwargs))
+            for sample in samples
+        ],
+    }
+    return {name: _digest(_plain(value)) for name, value in parts.items()}
+
+
+def sources_of(inputs: Iterable[Any]) -> str:
+    """The text of every function that was traced, and where it stands: tracebacks and the readable graphs
+    have both. Raises Stale where one is gone.
+
+    inputs: the records of entries
+    """
+    references = runtime("references")
+    found = set()
+    for kind, *record in inputs:
+        if kind != "function" or record[0].partition(".")[0] == "torch":
+            continue
+        function = references.resolve(record[0], record[1])
+        code = function if isinstance(function, CodeType) else getattr(function, "__code__", None)
+        if code is not None:
+            found.add((record[0], repr(record[1]), code.co_firstlineno, code.co_linetable, _text(code)))
+    return _digest(sorted(found))
+
+
+def what_has_changed(earlier: Path, now: Mapping[str, str]) -> str:
+    """Why the capture in a folder is not what would be captured here, in words; nothing if it is.
+
+    now: what a capture would be made from, without its sources. What only a call can tell, as what guards
+    look at, is for verification.
+    """
+    captured = msgspec.json.decode((earlier / CAPTURE).read_bytes(), type=Capture)
+    for part, words in _PARTS.items():
+        if part != "sources" and captured.made_from.get(part) != now[part]:
+            return words
+    if captured.skipped:
+        return "some of it runs as Python, and nothing says whether that has changed"
+    inputs, stale = runtime("inputs"), runtime("references").Stale
+    records: list[Any] = []
+    for frame in captured.frames:
+        for entry in frame.entries:
+            data = marshal.loads((earlier / entry.data).read_bytes())
+            try:
+                for module in data["modules"]:
+                    importlib.import_module(module)
+                inputs.check_inputs(data["inputs"])
+            except (ImportError, stale) as error:
+                return str(error)
+            records += data["inputs"]
+    try:
+        same = sources_of(records) == captured.made_from.get("sources")
+    except stale as error:
+        return str(error)
+    return "" if same else _PARTS["sources"]
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """The same in the same order, whatever order it is kept in."""
+    if isinstance(value, Mapping):
+        return sorted((str(key), _plain(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _compiler() -> str:
+    """What the compiler calls itself. Raises BuildError if it does not run."""
+    name = os.environ.get("CXX", "g++")
+    try:
+        done = subprocess.run([name, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise BuildError(f"the C++ compiler {name!r} does not run: {error}") from error
+    return done.stdout
+
+
+def _text(code: CodeType) -> str:
+    lines = linecache.getlines(code.co_filename)
+    return "".join(lines[code.co_firstlineno - 1 : _last_line(code)])
+
+
+def _last_line(code: CodeType) -> int:
+    inner = (_last_line(each) for each in code.co_consts if isinstance(each, CodeType))
+    return max(code.co_firstlineno, *(line or 0 for _, _, line in code.co_lines()), *inner)
+
+
+def _described(value: Any) -> Any:
+    """What decides, of an argument, how it is traced: of tensors all but the data."""
+    return list(_described_parts(value, 0))
+
+
+def _described_parts(value: Any, depth: int) -> Iterator[Any]:
+    kind = type(value)
+    yield f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(value, torch.Tensor):
+        yield (str(value.dtype), str(value.device), tuple(value.shape), value.requires_grad)
+        if value.layout is torch.strided:
+            yield (value.stride(), value.storage_offset())
+        else:
+            yield str(value.layout)
+    elif isinstance(value, (str, bytes, int, float, complex, type(None), torch.dtype, torch.device)):
+        yield repr(value)
+    elif depth > _DEEPEST:
+        yield "deeper"
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield (list(_described_parts(key, depth + 1)), list(_described_parts(item, depth + 1)))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield list(_described_parts(item, depth + 1))
+    elif isinstance(value, (set, frozenset)):
+        yield sorted(repr(list(_described_parts(item, depth + 1))) for item in value)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield (field.name, list(_described_parts(getattr(value, field.name, None), depth + 1)))
+
+
+_DEEPEST = 12

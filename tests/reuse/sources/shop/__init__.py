@@ -1,0 +1,1 @@
+"""A package of which an earlier wheel knows some functions as they still are."""

@@ -1,0 +1,83 @@
+"""Each target has something of its own to take over: a library of another, a resumed frame, a backward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ROWS = 3
+OFFSETS = torch.tensor([0.5, -0.5])
+
+
+def samples() -> list[tuple[Tensor]]:
+    return [(torch.randn(ROWS, 2, generator=torch.Generator().manual_seed(0)),)]
+
+
+def wide_samples() -> list[tuple[Tensor]]:
+    return [(torch.ones(2, 2),)]
+
+
+def counted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Two targets have the frame of this wrapper."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Tensor:
+        return function(*args) + 1
+
+    return wrapper
+
+
+@counted
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@counted
+def tripled(x: Tensor) -> Tensor:
+    return x * 3
+
+
+def sine(x: Tensor) -> Tensor:
+    return x.sin() + OFFSETS
+
+
+def same_as_sine(x: Tensor) -> Tensor:
+    return x.sin() + OFFSETS
+
+
+def broken_in_two(x: Tensor) -> Tensor:
+    y = x.cos()
+    torch._dynamo.graph_break()
+    return y + 1
+
+
+def widened(x: Tensor) -> Tensor:
+    return x.exp()
+
+
+class Trained(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x).tanh()
+
+
+class Scaled(nn.Module):
+    """What it multiplies by is in no source that a call passes through: guards look at it."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+def scaled() -> Scaled:
+    return Scaled(2.0)
