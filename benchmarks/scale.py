@@ -4,8 +4,7 @@
 
 It prints the table of docs/scale.md. A cell is one task: an environment, the captures of all entrypoints on
 the worker's cores, then their verification. Tasks wait for workers; their wheels come over one link to one
-machine, which merges and uploads. Shards, a cell's entrypoints split over several tasks, are not built: here
-they show what they would change.
+machine, which merges and uploads. With shards a cell's entrypoints are split over several tasks.
 """
 
 from __future__ import annotations

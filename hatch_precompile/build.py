@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from hatch_precompile.bundle.writer import built_with, write_bundle, write_runtime
+from hatch_precompile.bundle.writer import Part, built_with, write_bundle, write_runtime
 from hatch_precompile.capture.parent import CHILD as CAPTURE
 from hatch_precompile.capture.parent import run_capture
 from hatch_precompile.config import Config, Entrypoint
-from hatch_precompile.config.cells import cells_of, this_cell
-from hatch_precompile.config.variants import variants_for_this_machine
+from hatch_precompile.config.cells import Shard, cells_of, this_cell
+from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.processes import in_parallel, preloaded, stopping_children
@@ -60,14 +60,17 @@ def build_bundle(
     table: str = "",
     root: Path | None = None,
     reuse: Path | None = None,
+    shard: Shard | None = None,
 ) -> BuiltBundle:
     """Capture every entrypoint, write the bundle, verify it.
 
     source_roots: directories the project's packages are imported from; work: an empty directory this
     build may fill; table: where the author wrote the configuration, for errors; root: the project's
     folder, by default the working directory; reuse: an earlier wheel, from which is taken over what would
-    be captured again alike. Raises BuildError; with on-error = "warn" an entrypoint that fails is reported
-    and left out, and only a build with none left fails.
+    be captured again alike; shard: which part of the entrypoints this wheel is for.
+
+    Raises BuildError; with on-error = "warn" an entrypoint that fails is reported and left out, and only a
+    build with none left fails.
     """
     if config.report and importlib.util.find_spec("jinja2") is None:
         raise BuildError(
@@ -79,7 +82,7 @@ def build_bundle(
         report(note)
     try:
         with stopping_children(), collected() as events, children_preloaded(config.verify):
-            built, captures = _Build(config, source_roots, work, report).run(table, reuse)
+            built, captures = _Build(config, source_roots, work, report, shard).run(table, reuse)
     except OSError as error:
         place = error.filename2 or error.filename or work
         raise BuildError(
@@ -112,8 +115,12 @@ def children_preloaded(verify: bool = True) -> Iterator[None]:
 class _Build:
     """One build. `work`: the directory it may fill."""
 
-    def __init__(self, config: Config, source_roots: list[Path], work: Path, report: Report) -> None:
+    def __init__(
+        self, config: Config, source_roots: list[Path], work: Path, report: Report, shard: Shard | None
+    ) -> None:
         self.config = config
+        self.entrypoints = shard.part(config.entrypoints) if shard else config.entrypoints
+        self.part = Part.of_shard(shard, config.entrypoints) if shard else None
         self.source_roots = source_roots
         self.work = work
         self.report = report
@@ -132,17 +139,16 @@ class _Build:
         variants = variants_for_this_machine(list(self.config.variants), torch.cpu.get_capabilities(), table)
         _lay_out_package(self.config.package, self.source_roots, self.work / "site")
         earlier = self._find_earlier(reuse, torch) if reuse is not None else None
-        captures = self._capture(self.config.entrypoints, self.work, earlier)
+        captures = self._capture(self.entrypoints, self.work, earlier)
         _require_any(captures)
         write_runtime(self.directory)
-        libraries = write_bundle(self.directory / "bundle", captures, variants)
+        libraries = self._write(captures, variants, torch)
         if self.config.verify and (refused := self._verify(captures, self.work)):
             # They were taken over, and do not serve after all.
             again = self._capture(refused, self.work / "again", None)
             captures = _replaced(captures, refused, again)
             _require_any(captures)
-            shutil.rmtree(self.directory / "bundle")
-            libraries = write_bundle(self.directory / "bundle", captures, variants)
+            libraries = self._write(captures, variants, torch)
             self._verify(again, self.work / "again")
         size = sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
         seconds = time.perf_counter() - started
@@ -154,6 +160,11 @@ class _Build:
         )
         self._say(text, Event(step="built", text=text, seconds=round(seconds, 3)))
         return BuiltBundle(self.directory, libraries, str(torch.__version__)), captures
+
+    def _write(self, captures: list[CaptureOf], variants: list[Variant], torch: Any) -> list[Path]:
+        bundle = self.directory / "bundle"
+        shutil.rmtree(bundle, ignore_errors=True)
+        return write_bundle(bundle, captures, variants, _built_with(torch), self.part)
 
     def _say(self, text: str, event: Event) -> None:
         self.report(text)
@@ -170,8 +181,7 @@ class _Build:
 
     def _find_earlier(self, wheel: Path, torch: Any) -> Earlier | None:
         """What of a wheel was built with what builds now. Raises BuildError where it cannot be read."""
-        made_with = built_with(str(torch.__version__), str(torch.version.git_version))
-        earlier, reason = find_earlier(wheel, self.config.package, made_with)
+        earlier, reason = find_earlier(wheel, self.config.package, _built_with(torch))
         if not self.config.verify:
             # Whether guards still accept the samples is for verification to tell.
             earlier, reason = None, "that needs verification, and verify is false"
@@ -251,7 +261,7 @@ class _Build:
         return [entrypoint for entrypoint, _, _ in captures if entrypoint in refused]
 
     def _jobs(self) -> int:
-        return min(self.config.jobs or os.cpu_count() or 1, len(self.config.entrypoints))
+        return min(self.config.jobs or os.cpu_count() or 1, len(self.entrypoints))
 
     def _teller(
         self, entrypoint: Entrypoint, phase: Literal["capture", "verify"], variant: str = ""
@@ -280,6 +290,10 @@ def _torch() -> Any:
             'pinned to what the wheel is for, as in "torch==2.13.0"'
         ) from None
     return torch
+
+
+def _built_with(torch: Any) -> dict[str, str]:
+    return built_with(str(torch.__version__), str(torch.version.git_version))
 
 
 def _require_any(captures: list[CaptureOf]) -> None:

@@ -134,8 +134,6 @@ class Capture(msgspec.Struct, frozen=True):
     frames: list[FrameRecord]
     graphs: list[GraphRecord]
     resumes: list[ResumeRecord]
-    torch: str
-    torch_git: str
     seconds: float
     skipped: list[SkippedFrame] = []
     made_from: dict[str, str] = {}  # digests of what else decides, part by part

@@ -8,7 +8,7 @@ import marshal
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ import msgspec
 from hatch_precompile import __version__
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.config.cells import Shard
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.records import CAPTURE, MARSHAL, Capture, FrameRecord, GraphRecord
 from hatch_precompile.runtime import runtime_directory
 
-__all__ = ["built_with", "write_bundle", "write_runtime"]
+__all__ = ["Part", "built_with", "write_bundle", "write_runtime"]
 
 
 def write_runtime(directory: Path) -> None:
@@ -35,8 +36,12 @@ def write_bundle(
     directory: Path,
     captures: Sequence[tuple[Entrypoint, Capture, Path]],
     variants: Sequence[Variant],
+    versions: Mapping[str, str],
+    part: Part | None = None,
 ) -> list[Path]:
     """Merge the captures into `directory` and write the manifest. Returns the shared libraries.
+
+    versions: see `built_with`; part: of which entrypoints these are some, where the wheel is for a shard.
 
     Frames that several entrypoints share (a decorator's wrapper) become one, with the entries of all.
     """
@@ -45,10 +50,9 @@ def write_bundle(
         writer.add(entrypoint, captured, source)
     writer.write_heads()
     writer.store_once()
-    first = captures[0][1]
-    manifest = {
+    manifest: dict[str, Any] = {
         "format": FORMAT,
-        "built_with": built_with(first.torch, first.torch_git),
+        "built_with": dict(versions),
         "variants": [{"name": v.name, "requires": list(v.requires)} for v in variants],
         "entrypoints": writer.entrypoints,
         "frames": writer.frames,
@@ -60,10 +64,24 @@ def write_bundle(
             if path.is_file()
         },
     }
+    if part is not None:
+        manifest["part"] = msgspec.to_builtins(part)
     (directory / "manifest.json").write_bytes(
         msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
     )
     return sorted(directory.rglob("*.so"))
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A shard, in its manifest. `entrypoints`: all that the configuration has, in its order."""
+
+    shard: int
+    of: int
+    entrypoints: list[str]
+
+    @classmethod
+    def of_shard(cls, shard: Shard, entrypoints: Sequence[Entrypoint]) -> Part:
+        return cls(shard.number, shard.of, [entrypoint.name for entrypoint in entrypoints])
 
 
 def built_with(torch: str, torch_git: str) -> dict[str, str]:

@@ -53,7 +53,7 @@ def run_capture(
     directory = work / "capture"
     directory.mkdir(parents=True)
     known = work / "earlier"
-    has_known = earlier is not None and earlier.unpack(entrypoint.name, known)
+    has_known = earlier is not None and earlier.unpack(entrypoint.name, known) is not None
     request = work / "request.json"
     request.write_bytes(
         msgspec.json.encode(

@@ -13,7 +13,6 @@ from types import CodeType
 from typing import Any
 
 import msgspec
-import torch
 from msgspec.structs import replace
 
 from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
@@ -160,8 +159,6 @@ class _Session:
             frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
             graphs=self.graphs,
             resumes=self.resume_records,
-            torch=str(torch.__version__),
-            torch_git=str(torch.version.git_version),
             seconds=round(time.perf_counter() - started, 3),
             skipped=list(self.skipped.values()),
             made_from={**origin, "sources": sources_of(self.inputs)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,6 +20,7 @@ from hatch_precompile.cli.progress import Board
 from hatch_precompile.cli.summary import entrypoints, entrypoints_table
 from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.formatting import in_bytes
+from hatch_precompile.frontends.common import REUSE
 from hatch_precompile.frontends.pep517 import Built, build_wheel
 from hatch_precompile.frontends.project import Project, read_project
 
@@ -53,6 +55,12 @@ __all__ = ["build"]
 )
 @click.option("--dask", metavar="ADDRESS", help="With --matrix: build on the cluster of this scheduler.")
 @click.option(
+    "--shards",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="With --matrix: split the entrypoints of each cell over N builds. [default: 1]",
+)
+@click.option(
     "--resume",
     is_flag=True,
     help="With --matrix: keep the cells that an earlier run has built of the same sources.",
@@ -73,6 +81,7 @@ def build(
     jobs: int | None,
     executor: str | None,
     dask: str | None,
+    shards: int | None,
     resume: bool,
     reuse: Path | None,
     as_json: bool,
@@ -82,7 +91,7 @@ def build(
     On a terminal one line for each entrypoint is kept up to date; elsewhere every line of the build is
     printed, to stderr. The summary goes to stdout.
     """
-    _check_options(no_isolation, cell, matrix, [jobs, executor, dask], resume)
+    _check_options(no_isolation, cell, matrix, [jobs, executor, dask], resume or shards is not None)
     try:
         project = read_project(directory)
     except ConfigError as error:
@@ -94,7 +103,7 @@ def build(
     outdir = outdir or directory / "dist"
     if matrix:
         places = Places(jobs or 1, executor, dask)
-        build_whole(project, outdir, places, resume=resume, reuse=reuse, as_json=as_json)
+        build_whole(project, outdir, places, shards=shards or 1, resume=resume, reuse=reuse, as_json=as_json)
         return
     started = time.monotonic()
     board = Board()
@@ -110,12 +119,10 @@ def build(
         _show(summary)
 
 
-def _check_options(
-    no_isolation: bool, cell: str | None, matrix: bool, places: list[Any], resume: bool
-) -> None:
+def _check_options(no_isolation: bool, cell: str | None, matrix: bool, places: list[Any], more: bool) -> None:
     given = [each for each in places if each is not None]
-    if not matrix and (given or resume):
-        raise click.UsageError("--jobs, --executor, --dask and --resume are for --matrix")
+    if not matrix and (given or more):
+        raise click.UsageError("--jobs, --executor, --dask, --shards and --resume are for --matrix")
     if len(given) > 1:
         raise click.UsageError("--jobs, --executor and --dask exclude each other")
     if matrix and cell is not None:
@@ -145,7 +152,7 @@ def _build(
             isolated=isolated,
             on_event=board.apply,
             on_line=on_line,
-            reuse=reuse,
+            environment={**os.environ, **({REUSE: str(reuse.resolve())} if reuse else {})},
         )
 
 

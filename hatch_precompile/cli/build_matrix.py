@@ -62,11 +62,18 @@ def build_one_cell(
 
 
 def build_whole(
-    project: Project, outdir: Path, places: Places, *, resume: bool, reuse: Path | None, as_json: bool
+    project: Project,
+    outdir: Path,
+    places: Places,
+    *,
+    shards: int,
+    resume: bool,
+    reuse: Path | None,
+    as_json: bool,
 ) -> None:
     """Build every cell, show them while that lasts, and say what came of it."""
     try:
-        plan = plan_of(project)
+        plan = plan_of(project, shards)
         factory = executor_factory(places.executor) if places.executor else None
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
@@ -140,24 +147,25 @@ def _summary(result: BuiltMatrix, plan: Plan, board: MatrixBoard, seconds: float
         "bytes": result.wheel.stat().st_size if result.wheel else None,
         "reports": [str(page) for page in result.pages],
         "seconds": round(seconds, 1),
-        "cells": [_cell(cell, result, board) for cell in plan.cells],
+        "cells": [_cell(cell, plan, result, board) for cell in plan.cells],
     }
 
 
-def _cell(cell: Cell, result: BuiltMatrix, board: MatrixBoard) -> dict[str, Any]:
+def _cell(cell: Cell, plan: Plan, result: BuiltMatrix, board: MatrixBoard) -> dict[str, Any]:
     error = result.failed.get(cell)
     built = next((each for each in result.built if each.cell == cell), None)
     told = Board()
     for event in built.events if built else []:
         told.apply(event)
     wheel = result.wheel or result.kept_wheel(cell)
-    bundles = [each for each in find_cells(str(wheel)) if each.cell == cell.name] if wheel else []
+    bundles = [each for each in find_cells(str(wheel)) if each.cell == cell.versions] if wheel else []
+    own = set(plan.entrypoints_of(cell))
     return {
         "name": cell.name,
         "state": "resumed" if cell in result.resumed else board.rows[cell].state,
         "seconds": round(built.seconds, 1) if built else None,
         "problem": str(error) if error else None,
-        "entrypoints": entrypoints(bundles, told),
+        "entrypoints": [each for each in entrypoints(bundles, told) if each["name"] in own],
         "left_out": told.problems(),
     }
 

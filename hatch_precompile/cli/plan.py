@@ -16,15 +16,28 @@ __all__ = ["plan"]
 
 @click.command(short_help="List the cells of a project's matrix as JSON.")
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--shards",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Split the entrypoints of each cell over N wheels. [default: 1]",
+)
 @click.option("--json", "_as_json", is_flag=True, help="Without effect: it is always JSON.")
-def plan(directory: Path, _as_json: bool) -> None:
+def plan(directory: Path, shards: int, _as_json: bool) -> None:
     """Print the cells of the project in DIR: on one line, as the `include` of a CI system's matrix."""
     try:
-        found = plan_of(read_project(directory))
+        found = plan_of(read_project(directory), shards)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     include = [
-        {"name": cell.name, "python": cell.python, "torch": cell.torch, "variants": found.variants}
+        {
+            "name": cell.name,
+            "python": cell.python,
+            "torch": cell.torch,
+            "variants": found.variants,
+            "entrypoints": found.entrypoints_of(cell),
+        }
         for cell in found.cells
     ]
     click.echo(json.dumps({"include": include}))

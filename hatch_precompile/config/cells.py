@@ -1,33 +1,70 @@
-"""The cells of a matrix: one minor version of Python and one version of torch each."""
+"""The cells of a matrix: one minor version of Python and one version of torch each, whole or in shards."""
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from packaging.version import Version
 
 from hatch_precompile.config.model import Matrix
+from hatch_precompile.errors import ConfigError
 
-__all__ = ["Cell", "cells_of", "this_cell"]
+__all__ = ["Cell", "Shard", "cells_of", "this_cell"]
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some of the entrypoints. `number`: from 1 to `of`."""
+
+    number: int
+    of: int
+
+    def part(self, entrypoints: Sequence[_T]) -> Sequence[_T]:
+        """Those of a configuration that are in it: every so many, as neighbours are often alike."""
+        return entrypoints[self.number - 1 :: self.of]
+
+    @classmethod
+    def read(cls, text: str) -> Shard:
+        """From `1of4`. Raises ConfigError for anything else."""
+        found = re.fullmatch(r"([1-9][0-9]{0,4})of([1-9][0-9]{0,4})", text)
+        if found is None or int(found[1]) > int(found[2]):
+            raise ConfigError(f'expected a shard such as "1of4", got "{text}"')
+        return cls(int(found[1]), int(found[2]))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one wheel of a matrix is built with. `python`: as in "3.12"; `torch`: as in "2.13.0"."""
+    """What one wheel of a matrix is built with.
+
+    python: as in "3.12"; torch: as in "2.13.0"; shard: with which of the entrypoints, None for all.
+    """
 
     python: str
     torch: str
+    shard: Shard | None = None
+
+    @property
+    def versions(self) -> str:
+        """`cp312-torch2.13.0`, also of a shard."""
+        return f"cp{self.python.replace('.', '')}-torch{self.torch}"
 
     @property
     def name(self) -> str:
-        """`cp312-torch2.13.0`."""
-        return f"cp{self.python.replace('.', '')}-torch{self.torch}"
+        """The same, and of a shard `cp312-torch2.13.0-1of4`."""
+        return f"{self.versions}-{self.shard.number}of{self.shard.of}" if self.shard else self.versions
 
 
-def cells_of(matrix: Matrix) -> list[Cell]:
-    """Every Python with every torch, in the author's order."""
-    return [Cell(python, torch) for python in matrix.python for torch in matrix.torch]
+def cells_of(matrix: Matrix, shards: int = 1) -> list[Cell]:
+    """Every Python with every torch, in the author's order, each in so many shards."""
+    parts = [Shard(number, shards) for number in range(1, shards + 1)] if shards > 1 else [None]
+    return [Cell(python, torch, part) for python in matrix.python for torch in matrix.torch for part in parts]
 
 
 def this_cell(torch_version: str) -> Cell:

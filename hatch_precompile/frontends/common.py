@@ -8,18 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.config import Config, load
-from hatch_precompile.errors import BuildError
-from hatch_precompile.reuse.earlier import VARIABLE
+from hatch_precompile.config.cells import Shard
+from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import import_packages, package_path
 
-__all__ = ["configuration", "earlier_wheel"]
+__all__ = ["REUSE", "SHARD", "configuration", "earlier_wheel", "shard"]
+
+# The variables of the environment by which `hatch-precompile build`, or a user of another front end, tells a
+# hook what is no matter of the configuration.
+REUSE = "HATCH_PRECOMPILE_REUSE"
+SHARD = "HATCH_PRECOMPILE_SHARD"
 
 
 def earlier_wheel() -> Path | None:
-    """The wheel that HATCH_PRECOMPILE_REUSE names, to take over from; None where it names none."""
-    name = os.environ.get(VARIABLE)
+    """The wheel to take over from."""
+    name = os.environ.get(REUSE)
     return Path(name) if name else None
+
+
+def shard() -> Shard | None:
+    """Which part of the entrypoints to build. Raises ConfigError where the variable says no such thing."""
+    text = os.environ.get(SHARD)
+    try:
+        return Shard.read(text) if text else None
+    except ConfigError as error:
+        raise ConfigError(f"{SHARD}: {error}") from None
 
 
 def configuration(table: Mapping[str, Any], files: Collection[str], where: str) -> Config:

@@ -18,7 +18,7 @@ from hatchling.plugin import hookimpl
 
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import emit_failure
-from hatch_precompile.frontends.common import configuration, earlier_wheel
+from hatch_precompile.frontends.common import configuration, earlier_wheel, shard
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path, source_roots
 from hatch_precompile.wheel.requirement import requirement
@@ -98,6 +98,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
             table=self._table_name(),
             root=Path(self.root),
             reuse=earlier_wheel(),
+            shard=shard(),
         )
 
     def _files(self, build_data: dict[str, Any]) -> dict[str, Path]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import VARIABLE, Event, read_events
 from hatch_precompile.processes import run_command
-from hatch_precompile.reuse.earlier import VARIABLE as REUSE
 from hatch_precompile.wheel.contents import page_path
 
 __all__ = ["Built", "build_wheel"]
@@ -42,7 +41,6 @@ def build_wheel(
     python: Path | None = None,
     options: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
-    reuse: Path | None = None,
 ) -> Built:
     """Build the wheel of a project into `outdir`, made if it is not there, with all that the build puts
     beside it.
@@ -50,8 +48,8 @@ def build_wheel(
     isolated: in an environment that has what build-system.requires lists, made for this build, else in
     this one. on_event: told what the hook does, from a thread of its own; on_line: every line that is
     printed. python: one that has `build`, to build with; left out, this one. options: more for `build`;
-    environment: in place of this process's; reuse: an earlier wheel. Raises BuildError with the hook's
-    sentence, or with the last lines where it has none.
+    environment: in place of this process's. Raises BuildError with the hook's sentence, or with the last
+    lines where it has none.
     """
     failure = ""
 
@@ -77,7 +75,6 @@ def build_wheel(
                     "PYTHONUNBUFFERED": "1",
                     "TMPDIR": str(temporary),
                     VARIABLE: str(events),
-                    **({REUSE: str(reuse.resolve())} if reuse else {}),
                 },
                 on_line,
             )

@@ -19,7 +19,7 @@ from setuptools.errors import SetupError
 
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import emit_failure
-from hatch_precompile.frontends.common import configuration, earlier_wheel
+from hatch_precompile.frontends.common import configuration, earlier_wheel, shard
 from hatch_precompile.frontends.project import SETUPTOOLS_TABLE as TABLE
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path
@@ -86,6 +86,7 @@ def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> tuple[st
             report=_say,
             table=TABLE,
             reuse=earlier_wheel(),
+            shard=shard(),
         )
         shutil.copytree(built.directory, runtime, ignore=shutil.ignore_patterns("__pycache__"))
         tag = wheel_tag(built.libraries)

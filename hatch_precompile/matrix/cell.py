@@ -17,6 +17,7 @@ from hatch_precompile.bundle.reader import ManifestError, find_cells
 from hatch_precompile.config.cells import Cell
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import Event
+from hatch_precompile.frontends.common import REUSE, SHARD
 from hatch_precompile.frontends.pep517 import Built, build_wheel
 from hatch_precompile.matrix.environment import Environment, make_environment
 from hatch_precompile.matrix.source import Source
@@ -112,6 +113,11 @@ def _build(
     on_line: OnLine,
 ) -> tuple[Path, Path | None]:
     heard = False
+    variables = dict(environment.variables)
+    if reuse is not None:
+        variables[REUSE] = str(reuse)
+    if cell.shard is not None:
+        variables[SHARD] = f"{cell.shard.number}of{cell.shard.of}"
 
     def hear(event: Event) -> None:
         nonlocal heard
@@ -127,8 +133,7 @@ def _build(
             on_line=on_line,
             python=environment.python,
             options=environment.options,
-            environment=environment.variables,
-            reuse=reuse,
+            environment=variables,
         )
     except BuildError:
         # Installers say this in many ways, and at length.
@@ -158,9 +163,9 @@ def _check(wheel: Path, cell: Cell) -> None:
     except ManifestError as error:
         raise BuildError(str(error)) from error
     for bundle in found:
-        if bundle.cell != cell.name:
+        if bundle.cell != cell.versions:
             made = bundle.cell or "versions that it does not name"
-            raise BuildError(f"{wheel.name} is for {made}, but {cell.name} was asked for")
+            raise BuildError(f"{wheel.name} is for {made}, but {cell.versions} was asked for")
 
 
 def _unpacked(source: Source, folder: Path) -> Path:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from hatch_precompile.config import load
-from hatch_precompile.config.cells import Cell, cells_of
+from hatch_precompile.config.cells import Cell, Shard, cells_of
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.frontends.project import Project
 
@@ -17,23 +17,41 @@ __all__ = ["Plan", "plan_of", "requirements_of"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be built: every cell, each for all of the variants."""
+    """What is to be built: every cell, or shard of one, each for all of the variants. `entrypoints`: their
+    names."""
 
     cells: list[Cell]
     variants: list[str]
+    entrypoints: list[str]
+
+    def entrypoints_of(self, cell: Cell) -> list[str]:
+        """The names of those that the wheel of a cell, or of a shard, has."""
+        return list(cell.shard.part(self.entrypoints)) if cell.shard else self.entrypoints
 
     def cell(self, name: str) -> Cell:
-        """Raises ConfigError where no cell has this name."""
+        """The cell of this name, or the shard of one. Raises ConfigError where there is none."""
         for cell in self.cells:
             if cell.name == name:
                 return cell
+            if not cell.shard and name.startswith(f"{cell.name}-"):
+                return replace(cell, shard=_shard(name.removeprefix(f"{cell.name}-"), len(self.entrypoints)))
         names = ", ".join(cell.name for cell in self.cells)
         raise ConfigError(f"the matrix has no cell {name}; it has {names}")
 
 
-def plan_of(project: Project) -> Plan:
-    """Raises ConfigError where the table is wrong or has no matrix, or where the requirements of the build
-    exclude a torch of it."""
+def _shard(text: str, entrypoints: int) -> Shard:
+    shard = Shard.read(text)
+    if shard.of > entrypoints:
+        raise ConfigError(f"there cannot be {shard.of} shards of {entrypoints} entrypoints")
+    return shard
+
+
+def plan_of(project: Project, shards: int = 1) -> Plan:
+    """shards: into how many each cell is split; never more than there are entrypoints.
+
+    Raises ConfigError where the table is wrong or has no matrix, or where the requirements of the build
+    exclude a torch of it.
+    """
     if not project.tables:
         raise ConfigError(f"the project in {project.directory} configures no entrypoints")
     where, table = list(project.tables.items())[-1]
@@ -46,9 +64,10 @@ def plan_of(project: Project) -> Plan:
             f"{where}.matrix: expected a table such as "
             '{ python = ["3.12"], torch = ["2.13.0"] }, but the key is missing'
         )
-    cells = cells_of(config.matrix)
+    names = [entrypoint.name for entrypoint in config.entrypoints]
+    cells = cells_of(config.matrix, min(shards, len(names)))
     _check_requirements(project, cells)
-    return Plan(cells, list(config.variants))
+    return Plan(cells, list(config.variants), names)
 
 
 def _check_requirements(project: Project, cells: list[Cell]) -> None:

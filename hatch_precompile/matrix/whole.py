@@ -85,7 +85,9 @@ def build_matrix(
         return result
     wheels = [wheel for cell in plan.cells if (wheel := kept.wheel(cell)) is not None]
     try:
-        result.wheel = merge_wheels(wheels, outdir, planned=[cell.name for cell in plan.cells]).wheel
+        result.wheel = merge_wheels(
+            wheels, outdir, planned=list(dict.fromkeys(cell.versions for cell in plan.cells))
+        ).wheel
     except BuildError as error:
         raise BuildError(f"{error}\nthe wheels of the cells are in {kept.directory}") from error
     result.pages = _pages(kept, plan.cells, result.wheel)

@@ -16,15 +16,13 @@ from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content
 from hatch_precompile.merge.bundles import Cell, in_order
 from hatch_precompile.merge.metadata import range_of, with_tags, with_torch
+from hatch_precompile.merge.shards import with_whole_cells
 from hatch_precompile.merge.tags import merged_tag
-from hatch_precompile.merge.wheels import Wheel, read_wheel
+from hatch_precompile.merge.wheels import NAMED, Wheel, check_same, read_wheel
 from hatch_precompile.merge.writing import write_wheel
 from hatch_precompile.runtime import runtime
 
 __all__ = ["Merged", "merge_wheels"]
-
-_NAMED = 10
-"""So many files that differ are named."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Merged:
 
 
 def merge_wheels(wheels: Sequence[Path], outdir: Path, *, planned: Sequence[str] | None = None) -> Merged:
-    """One wheel with all cells of these wheels, which may be merged ones. Nothing of them is run.
+    """One wheel with all cells of these wheels, which may be merged ones, or shards. Nothing of them is run.
 
     outdir: where it is written, made if need be; planned: cells that there should be, such as
     `cp311-torch2.13.0`; without it each Python that is there with each torch. Raises BuildError where
@@ -54,10 +52,14 @@ def merge_wheels(wheels: Sequence[Path], outdir: Path, *, planned: Sequence[str]
     """
     if not wheels:
         raise BuildError("there are no wheels to merge")
-    read = [read_wheel(path) for path in wheels]
+    with with_whole_cells(wheels) as whole:
+        return _merged([read_wheel(path) for path in whole], outdir, planned)
+
+
+def _merged(read: Sequence[Wheel], outdir: Path, planned: Sequence[str] | None) -> Merged:
     first = read[0]
     for other in read[1:]:
-        _check_same(first, other)
+        check_same(first, other)
     bundles = {
         folder: _united(folder, [(wheel.path, wheel.bundles[folder]) for wheel in read])
         for folder in sorted(first.bundles)
@@ -90,44 +92,6 @@ def merge_wheels(wheels: Sequence[Path], outdir: Path, *, planned: Sequence[str]
     )
 
 
-def _check_same(one: Wheel, other: Wheel) -> None:
-    """Raise BuildError unless two wheels are the same outside of their bundles."""
-    if (one.stem, one.folder) != (other.stem, other.folder):
-        raise BuildError(
-            f"{one.path} is of {one.stem}, {other.path} of {other.stem}: they cannot be one wheel"
-        )
-    different = [*_differing_files(one, other), *_differing_texts(one, other)]
-    if one.requires != other.requires:
-        having, lacking = (one, other) if one.requires else (other, one)
-        different.append(f"{having.path} requires the torch that it was built with, {lacking.path} does not")
-    if not different:
-        return
-    more = f" and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
-    raise BuildError(
-        f"{one.path} and {other.path} are not the same outside of their bundles: "
-        f"{'; '.join(different[:_NAMED])}{more}; build all cells from one source, with the same tools"
-    )
-
-
-def _differing_files(one: Wheel, other: Wheel) -> Iterator[str]:
-    for name in sorted({*one.files, *other.files, *one.bundles, *other.bundles}):
-        having = [wheel for wheel in (one, other) if name in wheel.files or name in wheel.bundles]
-        if len(having) == 1:
-            yield f"{name} is in {having[0].path} alone"
-        elif name in one.files and not one.files[name].same_as(other.files[name]):
-            same = one.files[name].digest == other.files[name].digest
-            yield f"{name} is executable in one of them" if same else f"{name} differs"
-
-
-def _differing_texts(one: Wheel, other: Wheel) -> Iterator[str]:
-    for (name, its), others in zip(one.common.items(), other.common.values(), strict=True):
-        if its == others or one.requires != other.requires:
-            continue
-        pair = [set(text.decode("utf-8", "replace").splitlines()) for text in (its, others)]
-        lines = sorted(pair[0] ^ pair[1])
-        yield f"{name} differs" + (f" ({lines[0]!r} is in one of them)" if lines else "")
-
-
 def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> dict[str, Cell]:
     """The cells of one bundle in all wheels. Raises BuildError for two of a name that are not the same."""
     cells: dict[str, Cell] = {}
@@ -144,7 +108,7 @@ def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> di
                 ]
                 raise BuildError(
                     f"{before.manifest.wheel} and {path} both have {name} in {folder}, and not the same one: "
-                    f"{', '.join([*differing[:_NAMED], 'manifest.json'])} differ; leave one of them out"
+                    f"{', '.join([*differing[:NAMED], 'manifest.json'])} differ; leave one of them out"
                 )
     return cells
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,10 @@ from hatch_precompile.merge.archive import Content, read_archive
 from hatch_precompile.merge.bundles import Cell, take_bundles
 from hatch_precompile.merge.metadata import headers, without_tags, without_torch
 
-__all__ = ["Wheel", "read_wheel"]
+__all__ = ["NAMED", "Wheel", "check_same", "read_wheel"]
+
+NAMED = 10
+"""So many files that differ are named."""
 
 
 @dataclass(frozen=True)
@@ -88,3 +91,41 @@ def _checked_name(path: Path, metadata: bytes, wheel: bytes) -> frozenset[Tag]:
 
 def _first(content: bytes, key: str) -> str:
     return next(iter(headers(content, key)), "")
+
+
+def check_same(one: Wheel, other: Wheel) -> None:
+    """Raise BuildError unless two wheels are the same outside of their bundles."""
+    if (one.stem, one.folder) != (other.stem, other.folder):
+        raise BuildError(
+            f"{one.path} is of {one.stem}, {other.path} of {other.stem}: they cannot be one wheel"
+        )
+    different = [*_differing_files(one, other), *_differing_texts(one, other)]
+    if one.requires != other.requires:
+        having, lacking = (one, other) if one.requires else (other, one)
+        different.append(f"{having.path} requires the torch that it was built with, {lacking.path} does not")
+    if not different:
+        return
+    more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
+    raise BuildError(
+        f"{one.path} and {other.path} are not the same outside of their bundles: "
+        f"{'; '.join(different[:NAMED])}{more}; build all cells from one source, with the same tools"
+    )
+
+
+def _differing_files(one: Wheel, other: Wheel) -> Iterator[str]:
+    for name in sorted({*one.files, *other.files, *one.bundles, *other.bundles}):
+        having = [wheel for wheel in (one, other) if name in wheel.files or name in wheel.bundles]
+        if len(having) == 1:
+            yield f"{name} is in {having[0].path} alone"
+        elif name in one.files and not one.files[name].same_as(other.files[name]):
+            same = one.files[name].digest == other.files[name].digest
+            yield f"{name} is executable in one of them" if same else f"{name} differs"
+
+
+def _differing_texts(one: Wheel, other: Wheel) -> Iterator[str]:
+    for (name, its), others in zip(one.common.items(), other.common.values(), strict=True):
+        if its == others or one.requires != other.requires:
+            continue
+        pair = [set(text.decode("utf-8", "replace").splitlines()) for text in (its, others)]
+        lines = sorted(pair[0] ^ pair[1])
+        yield f"{name} differs" + (f" ({lines[0]!r} is in one of them)" if lines else "")

@@ -21,10 +21,7 @@ from hatch_precompile.bundle.reader import (
 from hatch_precompile.errors import BuildError
 from hatch_precompile.records import CAPTURE, Capture
 
-__all__ = ["VARIABLE", "Earlier", "find_earlier"]
-
-VARIABLE = "HATCH_PRECOMPILE_REUSE"
-"""The environment variable that names the wheel, for builds by any front end."""
+__all__ = ["Earlier", "find_earlier"]
 
 
 @dataclass(frozen=True)
@@ -34,22 +31,21 @@ class Earlier:
     wheel: str
     bundle: FoundManifest
 
-    def unpack(self, entrypoint: str, directory: Path) -> bool:
-        """Write the capture of an entrypoint to `directory`, as a capturing process does; False if the
+    def unpack(self, entrypoint: str, directory: Path) -> Capture | None:
+        """Write the capture of an entrypoint to `directory`, as a capturing process does; None if the
         wheel has none.
 
         Raises BuildError where a file of it is damaged.
         """
         if entrypoint not in entrypoint_names(self.bundle):
-            return False
+            return None
         record = next(each for each in self.bundle.manifest["entrypoints"] if each["name"] == entrypoint)
         if "made_from" not in record:
-            return False
+            return None
         try:
-            _Unpacking(self, record, directory).run()
+            return _Unpacking(self, record, directory).run()
         except ManifestError as error:
             raise BuildError(f"nothing can be taken over from {self.wheel}: {error}") from error
-        return True
 
 
 def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tuple[Earlier | None, str]:
@@ -87,7 +83,7 @@ class _Unpacking:
         self.prefix = f"{record['name']}/"
         self.wheel = earlier.wheel
 
-    def run(self) -> None:
+    def run(self) -> Capture:
         graphs = [each for each in self.manifest["graphs"] if each["readable"].startswith(self.prefix)]
         resumes = [each for each in self.manifest["resumes"] if each["code"].startswith(self.prefix)]
         self._copy_files()
@@ -102,15 +98,14 @@ class _Unpacking:
                 self._graph(each, self._own(each["readable"]).removesuffix(".txt")) for each in graphs
             ],
             "resumes": [{**each, "code": self._own(each["code"])} for each in resumes],
-            "torch": self.manifest["built_with"]["torch"],
-            "torch_git": self.manifest["built_with"]["torch_git"],
             "seconds": 0.0,
             "skipped": self.record["skipped"],
             "made_from": self.record["made_from"],
             "taken_from": self.wheel,
         }
-        content = msgspec.json.encode(msgspec.convert(captured, Capture, str_keys=True))
-        (self.directory / CAPTURE).write_bytes(content)
+        result = msgspec.convert(captured, Capture, str_keys=True)
+        (self.directory / CAPTURE).write_bytes(msgspec.json.encode(result))
+        return result
 
     def _copy_files(self) -> None:
         for name in self.manifest["files"]:

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hatch_precompile.build import build_bundle
-from hatch_precompile.config import load
 from hatch_precompile.errors import BuildError
-from hatch_precompile.frontends.common import earlier_wheel
-from hatch_precompile.reuse.earlier import VARIABLE, find_earlier
-from tests.conftest import made_once, preload
-
-SOURCES = Path(__file__).parent / "sources"
-
-ENTRYPOINTS: list[dict[str, Any]] = [
-    *({"target": f"shop.models:{name}", "samples": "shop.models:samples"} for name in ("doubled", "tripled")),
-    *(
-        {"target": f"shop.models:{name}", "samples": "shop.models:samples"}
-        for name in ("sine", "same_as_sine")
-    ),
-    {"target": "shop.models:broken_in_two", "samples": "shop.models:samples"},
-    {"target": "shop.models:widened", "samples": "shop.models:wide_samples"},
-    {"target": "shop.models:Trained", "samples": "shop.models:samples", "mode": "train"},
-    {"target": "shop.models:Scaled", "samples": "shop.models:samples", "instance": "shop.models:scaled"},
-]
-NAMES = ["doubled", "tripled", "sine", "same_as_sine", "broken_in_two", "widened", "trained", "scaled"]
+from hatch_precompile.frontends.common import REUSE, earlier_wheel
+from hatch_precompile.reuse.earlier import find_earlier
+from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack
 
 EDITS = {
     "return x * 3": "return x * 4",
@@ -42,79 +22,7 @@ EDITS = {
 """A change of a source, of samples, and of what only guards look at; no line moves."""
 
 
-@dataclass(frozen=True)
-class Made:
-    """A build's folder with its bundle, and all that it said."""
-
-    folder: Path
-
-    @property
-    def bundle(self) -> Path:
-        return self.folder / "bundle"
-
-    @property
-    def wheel(self) -> Path:
-        return self.folder / "shop-1-py3-none-any.whl"
-
-    @property
-    def said(self) -> list[str]:
-        return (self.folder / "said").read_text().splitlines()
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        found = (path for path in self.bundle.rglob("*") if path.is_file())
-        return {path.relative_to(self.bundle).as_posix(): path.read_bytes() for path in found}
-
-    def taken_over(self) -> list[str]:
-        """The entrypoints of which nothing was captured."""
-        text = ": taken over from "
-        return [line.partition(text)[0] for line in self.said if text in line]
-
-    def about(self, name: str) -> list[str]:
-        return [line.removeprefix(f"{name}: ") for line in self.said if line.startswith(f"{name}: ")]
-
-
-def make(
-    folder: Path,
-    edits: dict[str, str],
-    earlier: Path | None = None,
-    entrypoints: list[dict[str, Any]] = ENTRYPOINTS,
-    **table: Any,
-) -> Made:
-    """Build the shop with these edits, and pack what a wheel would have of it."""
-    sources = folder / "sources"
-    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
-    models = sources / "shop" / "models.py"
-    text = models.read_text()
-    for old, new in edits.items():
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    models.write_text(text)
-    (folder / "work").mkdir()
-    preload()
-    config = load({"entrypoints": entrypoints, "jobs": 2, **table}, default_package="shop")
-    said: list[str] = []
-    built = build_bundle(
-        config, source_roots=[sources], work=folder / "work", report=said.append, reuse=earlier
-    )
-    shutil.copytree(built.directory / "bundle", folder / "bundle")
-    (folder / "said").write_text("\n".join(said))
-    made = Made(folder)
-    with zipfile.ZipFile(made.wheel, "w") as wheel:
-        for name, content in made.files.items():
-            wheel.writestr(f"shop/_precompiled/bundle/{name}", content)
-    shutil.rmtree(folder / "work")
-    return made
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return Made(made_once(tmp_path_factory, "shop", lambda folder: make(folder, {})))
-
-
 def test_what_has_not_changed_is_taken_over(first: Made, tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "again").mkdir()
     whole = make(tmp_path / "whole", EDITS)
     again = make(tmp_path / "again", EDITS, first.wheel)
 
@@ -184,7 +92,7 @@ class TestEarlierWheels:
         assert find_earlier(first.wheel, "store", built_with) == (None, "it has no bundle of store")
 
     def test_one_that_cannot_be_read_stops_the_build(self, tmp_path: Path) -> None:
-        wheel = tmp_path / "shop-1-py3-none-any.whl"
+        wheel = tmp_path / "shop-1-cp311-cp311-linux_x86_64.whl"
         with pytest.raises(BuildError, match=r"nothing can be taken over from .*: there is no file"):
             find_earlier(wheel, "shop", {})
         wheel.write_bytes(b"PK")
@@ -195,17 +103,15 @@ class TestEarlierWheels:
         self, first: Made, built_with: dict[str, str], tmp_path: Path
     ) -> None:
         wheel = tmp_path / first.wheel.name
-        with zipfile.ZipFile(wheel, "w") as archive:
-            for name, content in first.files.items():
-                damaged = name.startswith("sine/graphs/") and name.endswith(".so")
-                archive.writestr(f"shop/_precompiled/bundle/{name}", b"other" if damaged else content)
+        libraries = [name for name in first.files if name.startswith("bundle/sine/graphs/")]
+        pack(wheel, {**first.files, **dict.fromkeys(libraries, b"other")})
         earlier, _ = find_earlier(wheel, "shop", built_with)
         assert earlier is not None
         (tmp_path / "capture").mkdir()
-        with pytest.raises(BuildError, match=r"sine/graphs/.*\.so is damaged: its sha256"):
+        with pytest.raises(BuildError, match=r"sine/graphs/.* is damaged: its sha256"):
             earlier.unpack("sine", tmp_path / "capture")
 
     def test_the_environment_names_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert earlier_wheel() is None
-        monkeypatch.setenv(VARIABLE, str(tmp_path))
+        monkeypatch.setenv(REUSE, str(tmp_path))
         assert earlier_wheel() == tmp_path

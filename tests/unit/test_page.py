@@ -95,8 +95,6 @@ ENCODER = Capture(
     ],
     graphs=[graph(0), graph(1)],
     resumes=[],
-    torch="2.13.0",
-    torch_git="0" * 40,
     seconds=12.0,
     conditions={
         "entries/0.entry": Conditions(
@@ -123,8 +121,6 @@ TRAINING = Capture(
     frames=[FrameRecord("Encoder.forward", "textmodel.model", [], None, None, [entry(0, [0], native=False)])],
     graphs=[graph(0, why_wrapped="it computes gradients")],
     resumes=[],
-    torch="2.13.0",
-    torch_git="0" * 40,
     seconds=9.0,
     conditions={"entries/0.entry": Conditions([TensorInput("input_ids", "int64", [8, 16], [True, True])])},
 )
@@ -164,7 +160,7 @@ def events() -> list[Event]:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from hatch_precompile.bundle.writer import write_bundle
+    from hatch_precompile.bundle.writer import built_with, write_bundle
     from hatch_precompile.config.variants import Variant
 
     root = tmp_path_factory.mktemp("build")
@@ -186,7 +182,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         captures.append((entrypoint, captured, source))
         assert number < 2
     variants = [Variant(name, ("avx2",), {}) for name in CONFIG.variants]
-    write_bundle(root / "bundle", captures, variants)
+    write_bundle(root / "bundle", captures, variants, built_with("2.13.0", "0" * 40))
     return root / "bundle"
 
 

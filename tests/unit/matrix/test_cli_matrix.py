@@ -47,6 +47,7 @@ class TestPlan:
             "python": "3.12",
             "torch": "2.13.0",
             "variants": ["native"],
+            "entrypoints": ["kiosk"],
         }
 
     def test_it_builds_nothing(self, project: Path, machine: Path) -> None:
@@ -264,8 +265,8 @@ class TestFailures:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["--jobs", "2"], "--jobs, --executor, --dask and --resume are for --matrix"),
-            (["--resume", "--cell", CELLS[0]], "--jobs, --executor, --dask and --resume are for --matrix"),
+            (["--jobs", "2"], "--jobs, --executor, --dask, --shards and --resume are for --matrix"),
+            (["--resume", "--cell", CELLS[0]], "--shards and --resume are for --matrix"),
             (["--matrix", "--cell", CELLS[0]], "--cell and --matrix exclude each other"),
             (["--matrix", "--jobs", "2", "--dask", "tcp://x"], "exclude each other"),
             (["--matrix", "--no-isolation"], "not with --no-isolation"),

@@ -149,6 +149,7 @@ def wheel_of(project: Path, outdir: Path, pool: Pool, said: list[str]) -> bytes:
         outdir,
         pool=lambda: pool,
         resume=False,
+        reuse=None,
         on_state=lambda cell, state, text: said.append(f"{cell.name} {state}"),
         on_line=lambda _: None,
     )
