@@ -109,7 +109,7 @@ def build(
     board = Board()
     try:
         built = _build(project, outdir, cell, not no_isolation, reuse, board)
-        bundles = find(str(built.wheel), cell)
+        bundles = find(str(built.wheel))
     except (BuildError, ManifestError) as error:
         raise click.ClickException(str(error)) from error
     summary = _summary(built, bundles, board, time.monotonic() - started)

@@ -46,16 +46,20 @@ class Advice:
 
 @dataclass(frozen=True)
 class Misses:
-    """`attributes`: of the model, each with the value it must have and how many there are."""
+    """`attributes`: of the model, each with the value it must have and how many there are; `taken_from`: the
+    earlier wheel that it all comes from, whose report has the rest."""
 
     entrypoint: str
     entries: list[Entry]
     advice: list[Advice]
     attributes: list[tuple[str, str, int]]
+    taken_from: str = ""
 
 
 def expected_misses(entrypoint: Entrypoint, captured: Capture) -> Misses:
     """Of the entrypoint's own frame, which is the one that was compiled first."""
+    if captured.taken_from:
+        return Misses(entrypoint.name, [], [], [], captured.taken_from)
     records = captured.frames[0].entries if captured.frames else []
     found = [(record.sample, captured.conditions.get(record.data, Conditions())) for record in records]
     return Misses(

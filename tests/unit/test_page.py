@@ -264,6 +264,12 @@ class TestPage:
         assert f"{total / 1000:.3g} kB in the wheel, unpacked" in text
         assert "libraries, x86-64-v4: 280 kB" in text  # 40 + 60 of the encoder's, ...
 
+    def test_what_was_taken_over_says_from_where(self, bundle: Path) -> None:
+        taken = replace(ENCODER, conditions={}, taken_from="textmodel-0.9-cp311.whl")
+        captures = [(CONFIG.entrypoints[0], taken), CAPTURES[1]]
+        text = words(render(CONFIG, captures, bundle, events()))
+        assert "Taken over from textmodel-0.9-cp311.whl ; the report of its build has this." in text
+
     def test_a_build_that_says_nothing_has_a_page_too(self, bundle: Path) -> None:
         assert "Timeline" in words(render(CONFIG, CAPTURES, bundle, []))
 

@@ -19,6 +19,11 @@ TINT = {
     "name": "tint",
     "target": "kiosk:tint",
     "home": ["kiosk", []],
+    "kind": "function",
+    "mode": ["no_grad"],
+    "recipe": {"samples": "kiosk:samples"},
+    "skipped": [],
+    "made_from": {},
     "activate": "call",
     "on_miss": "eager",
     "samples": 1,
@@ -31,6 +36,13 @@ def here():
     torch = Path(constraints).read_text().strip().partition("==")[2]
     python = os.environ["FAKE_PYTHON"]
     return python, torch, f"cp{python.replace('.', '')}"
+
+
+def entrypoints():
+    """All that are configured, and those that are asked for."""
+    names = re.findall(r'target = "kiosk:(\w+)"', Path("pyproject.toml").read_text())
+    number, _, of = os.environ.get("HATCH_PRECOMPILE_SHARD", "1of1").partition("of")
+    return names, names[int(number) - 1 :: int(of)]
 
 
 def tell(**event):
@@ -51,12 +63,15 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     python, torch, tag = here()
     cell = f"{tag}-torch{torch}"
     print(f"this is {cell}")
-    tell(step="start", phase="capture", entrypoint="tint", entrypoints=1)
+    _, own = entrypoints()
+    for name in own:
+        tell(step="start", phase="capture", entrypoint=name, entrypoints=len(own))
     if Path(f"fail-{cell}").exists():
         tell(step="failed", text="entrypoint tint: no such word")
         sys.exit(1)
     linger(cell)
-    tell(step="end", phase="capture", entrypoint="tint", entrypoints=1, entries=1, seconds=2.0)
+    for name in own:
+        tell(step="end", phase="capture", entrypoint=name, entrypoints=len(own), entries=1, seconds=2.0)
     name = f"kiosk-1.0-{tag}-{tag}-manylinux_2_28_x86_64.whl"
     if Path("report").exists():
         Path(wheel_directory, name).with_suffix(".report.html").write_text(f"<p>{cell}</p>")
@@ -77,7 +92,8 @@ def linger(cell):
 
 
 def wheel_files(python, torch, tag):
-    library = f"compiled with {torch} for {python}"
+    names, own = entrypoints()
+    libraries = {f"{name}/graphs/0-native.so": f"{name} with {torch} for {python}" for name in own}
     built_with = {
         "python": python,
         "torch": f"{torch}+cpu",
@@ -87,10 +103,13 @@ def wheel_files(python, torch, tag):
     manifest = {
         "format": 2,
         "built_with": built_with,
-        "files": {"tint/graphs/0-native.so": hashlib.sha256(library.encode()).hexdigest()},
-        "entrypoints": [TINT],
+        "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in libraries.items()},
+        "entrypoints": [{**TINT, "name": name, "target": f"kiosk:{name}"} for name in own],
         **{key: [] for key in ("variants", "frames", "graphs", "resumes")},
     }
+    if "HATCH_PRECOMPILE_SHARD" in os.environ:
+        number, _, of = os.environ["HATCH_PRECOMPILE_SHARD"].partition("of")
+        manifest["part"] = {"shard": int(number), "of": int(of), "entrypoints": names}
     if Path("another-torch").exists():
         built_with["torch"] = "2.12.0"
     info = "kiosk-1.0.dist-info"
@@ -98,7 +117,7 @@ def wheel_files(python, torch, tag):
         "kiosk/__init__.py": "",
         "kiosk/_precompiled/cells.py": "",
         "kiosk/_precompiled/bundle/manifest.json": json.dumps(manifest),
-        "kiosk/_precompiled/bundle/tint/graphs/0-native.so": library,
+        **{f"kiosk/_precompiled/bundle/{name}": text for name, text in libraries.items()},
         f"{info}/METADATA": (
             f"Metadata-Version: 2.3\nName: kiosk\nVersion: 1.0\nRequires-Dist: torch=={torch}\n"
         ),

@@ -47,7 +47,7 @@ class TestPlan:
             "python": "3.12",
             "torch": "2.13.0",
             "variants": ["native"],
-            "entrypoints": ["kiosk"],
+            "entrypoints": ["tint"],
         }
 
     def test_it_builds_nothing(self, project: Path, machine: Path) -> None:
@@ -85,6 +85,60 @@ class TestPlan:
         (project / "hatch.toml").write_text(f"[{table}")
         include = json.loads(run("plan", project).stdout)["include"]
         assert {cell["python"] for cell in include} == {"3.11", "3.13"}
+
+
+THREE = (
+    PYPROJECT
+    + """
+[[tool.hatch.build.hooks.precompile.entrypoints]]
+target = "kiosk:shade"
+samples = "kiosk:samples"
+[[tool.hatch.build.hooks.precompile.entrypoints]]
+target = "kiosk:tone"
+samples = "kiosk:samples"
+"""
+)
+
+
+class TestShards:
+    @pytest.fixture
+    def three(self, project: Path) -> Path:
+        (project / "pyproject.toml").write_text(THREE)
+        return project
+
+    def test_a_plan_has_each(self, three: Path) -> None:
+        include = json.loads(run("plan", "--shards", 2, three).stdout)["include"]
+        assert len(include) == 2 * len(CELLS)
+        assert [(each["name"], each["entrypoints"]) for each in include[:2]] == [
+            ("cp311-torch2.13.0-1of2", ["tint", "tone"]),
+            ("cp311-torch2.13.0-2of2", ["shade"]),
+        ]
+
+    def test_there_are_no_more_than_entrypoints(self, project: Path) -> None:
+        assert run("plan", "--shards", 9, project).stdout == run("plan", project).stdout
+        result = run("build", "--cell", f"{CELLS[0]}-1of2", project)
+        assert result.exit_code == 2
+        assert "there cannot be 2 shards of 1 entrypoints" in result.stderr
+
+    def test_one_is_built_alone(self, three: Path) -> None:
+        result = run("build", "--cell", f"{CELLS[0]}-2of2", "--json", three)
+        assert result.exit_code == 0, result.output
+        assert [each["name"] for each in json.loads(result.stdout)["entrypoints"]] == ["shade"]
+
+    def test_a_matrix_of_them_is_whole(self, three: Path, tmp_path: Path) -> None:
+        whole = summary("--outdir", tmp_path / "whole", three)
+        split = summary("--outdir", tmp_path / "split", "--shards", 2, "--jobs", 2, three)
+        assert Path(whole["wheel"]).name == Path(split["wheel"]).name
+        cells, others = find_cells(whole["wheel"]), find_cells(split["wheel"])
+        assert [each.cell for each in cells] == [each.cell for each in others] == CELLS
+        for one, other in zip(cells, others, strict=True):
+            assert other.manifest["files"] == one.manifest["files"]
+            names = [each["name"] for each in other.manifest["entrypoints"]]
+            assert names == ["tint", "shade", "tone"]
+        assert [[each["name"] for each in cell["entrypoints"]] for cell in split["cells"][:2]] == [
+            ["tint", "tone"],
+            ["shade"],
+        ]
 
 
 class TestCell:
