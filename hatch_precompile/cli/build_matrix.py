@@ -28,6 +28,7 @@ from hatch_precompile.frontends.project import Project
 from hatch_precompile.matrix.plan import Plan, plan_of
 from hatch_precompile.matrix.pools import GivenPool, LocalPool, Pool, executor_factory
 from hatch_precompile.matrix.whole import BuiltMatrix, build_matrix
+from hatch_precompile.wheel.contents import page_path
 
 __all__ = ["Places", "build_one_cell", "build_whole"]
 
@@ -129,6 +130,8 @@ def build_whole(
 
 def _tell(result: BuiltMatrix, plan: Plan, board: MatrixBoard, seconds: float, as_json: bool) -> None:
     summary = _summary(result, plan, board, seconds)
+    if result.wheel and result.pages:
+        summary["report"] = str(_write_page(summary, result))
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -145,7 +148,8 @@ def _summary(result: BuiltMatrix, plan: Plan, board: MatrixBoard, seconds: float
     return {
         "wheel": str(result.wheel) if result.wheel else None,
         "bytes": result.wheel.stat().st_size if result.wheel else None,
-        "reports": [str(page) for page in result.pages],
+        "report": None,
+        "reports": [str(page) for page in result.pages.values()],
         "seconds": round(seconds, 1),
         "cells": [_cell(cell, plan, result, board) for cell in plan.cells],
     }
@@ -170,6 +174,16 @@ def _cell(cell: Cell, plan: Plan, result: BuiltMatrix, board: MatrixBoard) -> di
     }
 
 
+def _write_page(summary: dict[str, Any], result: BuiltMatrix) -> Path:
+    from hatch_precompile.report import render_matrix
+
+    path = page_path(Path(summary["wheel"]))
+    path.write_text(
+        render_matrix(summary, {cell.name: page.name for cell, page in result.pages.items()}), "utf-8"
+    )
+    return path
+
+
 def _show(summary: dict[str, Any]) -> None:
     console = Console(highlight=False)
     for cell in summary["cells"]:
@@ -180,7 +194,7 @@ def _show(summary: dict[str, Any]) -> None:
         console.print(entrypoints_table(f"{cell['name']}, {took}", cell["entrypoints"]))
         for problem in cell["left_out"]:
             click.echo(f"{cell['name']}: {problem}")
-    for page in summary["reports"]:
-        click.echo(f"the report of a cell is {page}")
+    if summary["report"] is not None:
+        click.echo(f"the report of all cells is {summary['report']}")
     if summary["wheel"] is not None:
         click.echo(f"{summary['wheel']}, {in_bytes(summary['bytes'])}, {summary['seconds']:.0f} s")

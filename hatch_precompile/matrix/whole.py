@@ -32,7 +32,7 @@ class BuiltMatrix:
     `kept`: where the wheels of cells are, if they are not merged. What was built is without its files."""
 
     wheel: Path | None = None
-    pages: list[Path] = field(default_factory=list)
+    pages: dict[Cell, Path] = field(default_factory=dict)
     built: list[BuiltCell] = field(default_factory=list)
     resumed: list[Cell] = field(default_factory=list)
     failed: dict[Cell, BuildError] = field(default_factory=dict)
@@ -108,12 +108,12 @@ def _tasks(
     return [Task(cell, source, epoch, run, earlier=earlier) for cell in cells]
 
 
-def _pages(kept: Kept, cells: list[Cell], wheel: Path) -> list[Path]:
+def _pages(kept: Kept, cells: list[Cell], wheel: Path) -> dict[Cell, Path]:
     """The reports of the cells, beside the wheel of all of them."""
-    pages = []
+    pages = {}
     for cell in cells:
         page = kept.page(cell)
         if page is not None:
             beside = wheel.with_name(f"{wheel.stem}.{cell.name}.report.html")
-            pages.append(Path(shutil.move(page, beside)))
+            pages[cell] = Path(shutil.move(page, beside))
     return pages

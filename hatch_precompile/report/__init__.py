@@ -1,16 +1,17 @@
-"""The page about a build (`report = true`): one HTML file, with nothing to be fetched from elsewhere."""
+"""The pages about a build (`report = true`): HTML files, with nothing to be fetched from elsewhere."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
 
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.events import Event
@@ -20,7 +21,7 @@ from hatch_precompile.report.misses import expected_misses
 from hatch_precompile.report.sizes import graph_bars, guard_bars, shares
 from hatch_precompile.report.timeline import timeline
 
-__all__ = ["render"]
+__all__ = ["render", "render_matrix"]
 
 # Of each graph's readable text; the whole is in the wheel.
 _LINES = 200
@@ -43,13 +44,7 @@ def render(
     """The page. `bundle`: the finished one; `events`: those of the whole build, for the timeline."""
     manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
     rows = [_row(record, manifest, bundle) for record in manifest["entrypoints"]]
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["size"] = in_bytes
-    environment.filters["zip"] = lambda names, colours: zip(names, cycle(colours), strict=False)
-    template = environment.from_string(files(__name__).joinpath("page.html").read_text("utf-8"))
-    return template.render(
+    return _template("page.html").render(
         package=config.package,
         built_with=manifest["built_with"],
         variants=manifest["variants"],
@@ -67,6 +62,35 @@ def render(
         graph_bars=graph_bars(manifest, bundle),
         guard_bars=guard_bars(manifest),
     )
+
+
+def render_matrix(summary: Mapping[str, Any], pages: Mapping[str, str]) -> str:
+    """The page about all cells of a merged wheel.
+
+    summary: as `hatch-precompile build --matrix --json` prints it; pages: the files of the cells' own, by
+    the names of the cells
+    """
+    cells = [{**cell, "page": pages.get(cell["name"])} for cell in summary["cells"]]
+    return _template("matrix.html").render(
+        wheel=Path(summary["wheel"]).name,
+        bytes=summary["bytes"],
+        seconds=summary["seconds"],
+        cells=cells,
+        names={each["name"] for cell in cells for each in cell["entrypoints"]},
+        problems=[(cell["name"], text) for cell in cells for text in cell["left_out"]],
+    )
+
+
+def _template(name: str) -> Template:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["size"] = in_bytes
+    environment.filters["zip"] = lambda names, colours: zip(names, cycle(colours), strict=False)
+    environment.filters["given"] = lambda value, form: "" if value is None else form % value
+    texts = files(__name__)
+    environment.globals["style"] = Markup(texts.joinpath("style.css").read_text("utf-8"))
+    return environment.from_string(texts.joinpath(name).read_text("utf-8"))
 
 
 def _row(record: dict[str, Any], manifest: dict[str, Any], bundle: Path) -> _Row:

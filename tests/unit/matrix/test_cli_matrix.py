@@ -234,6 +234,22 @@ class TestMatrix:
         ]
         assert [Path(page).read_text() for page in found["reports"]] == [f"<p>{cell}</p>" for cell in CELLS]
 
+    def test_one_page_is_about_all_cells(self, project: Path) -> None:
+        (project / "report").touch()
+        found = summary(project)
+        wheel, page = Path(found["wheel"]), Path(found["report"])
+        assert page == wheel.with_suffix(".report.html")
+        text = page.read_text()
+        links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', text)
+        assert [name for _, name in links] == CELLS
+        assert [(page.parent / file).read_text() for file, _ in links] == [f"<p>{cell}</p>" for cell in CELLS]
+        assert text.count("<td>tint</td>") == len(CELLS) and text.count(">2.0 s<") == len(CELLS)
+        assert "url(" not in text and "<script" not in text
+
+    def test_without_reports_there_is_none(self, project: Path) -> None:
+        found = summary(project)
+        assert found["report"] is None and found["reports"] == []
+
     def test_people_get_a_table_for_each_cell(self, project: Path) -> None:
         result = run("build", "--matrix", project)
         assert result.exit_code == 0, result.output
