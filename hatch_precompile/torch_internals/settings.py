@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from hatch_precompile.torch_internals.linear import linear_layers_by_processor
@@ -44,10 +45,19 @@ def compiler_settings() -> dict[str, Any]:
     import torch._inductor.config as inductor_config
 
     found = {
-        module.__name__: {name: _words(value) for name, value in module.get_config_copy().items()}
+        module.__name__: {
+            name: _words(value)
+            for name, value in module.get_config_copy().items()
+            # Where things lie, and how many processes compile, decides nothing.
+            if name != "compile_threads" and not _is_place(value)
+        }
         for module in (dynamo_config, functorch_config, inductor_config)
     }
     return {**found, "threads": torch.get_num_threads()}
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, str) and Path(value).is_absolute()
 
 
 def _words(value: Any) -> Any:

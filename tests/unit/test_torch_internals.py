@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import os
 import platform
 import re
 import subprocess
@@ -38,6 +39,7 @@ from hatch_precompile.torch_internals import libraries, operators, pytrees, vect
 from hatch_precompile.torch_internals.folding import watching_folding
 from hatch_precompile.torch_internals.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
+from tests.conftest import REPOSITORY
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -844,3 +846,23 @@ class TestTrees:
         assert type(pytrees.plain(loud)) is torch.Tensor
         assert type(pytrees.plain(torch.nn.Parameter(torch.ones(1)))) is torch.Tensor
         assert pytrees.plain(torch.eye(2).to_sparse()).is_sparse
+
+
+def test_settings_are_the_same_in_each_process(tmp_path: Path) -> None:
+    code = "from hatch_precompile.torch_internals import compiler_settings as found; print(found())"
+    answers = set()
+    for seed in ("1", "2"):
+        folder = tmp_path / seed
+        folder.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        answers.add(done.stdout)
+    assert len(answers) == 1
+    assert "max_fusion_size" in answers.pop()
