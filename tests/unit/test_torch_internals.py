@@ -39,7 +39,6 @@ from hatch_precompile.torch_internals import libraries, operators, pytrees, vect
 from hatch_precompile.torch_internals.folding import watching_folding
 from hatch_precompile.torch_internals.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
-from tests.conftest import REPOSITORY
 
 REPOSITORY = Path(__file__).parents[2]
 
