@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pickle
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from hatch_precompile.torch_internals.inductor import CompiledGraph
 
 __all__ = ["Wrappers"]
+
+# Of a file, in a line of a traceback.
+_FOLDER = re.compile(r'(?<=File ")[^"\n]*/(?=[^"/\n]+", line )')
 
 
 class Wrappers:
@@ -141,6 +145,9 @@ class Wrappers:
             if getattr(meta, "bw_donated_idxs", ()) is None:
                 # None were asked for. A backward that keeps the graph takes None for some (torch 2.13).
                 meta.bw_donated_idxs = []
+            traces = getattr(meta, "tangent_source_stack_traces", None)
+            if traces:  # which have the build machine's folders
+                meta.tangent_source_stack_traces = [trace and _FOLDER.sub("", trace) for trace in traces]
         keep = ("num_params_buffers", "aot_id", "keep_inference_input_mutations", "dynamic_shapes")
         config = {name: getattr(self.config, name) for name in keep}
         try:

@@ -18,17 +18,13 @@ from tests.conftest import preload
 SOURCES = Path(__file__).parent / "sources"
 
 ENTRYPOINTS: list[dict[str, Any]] = [
-    *({"target": f"shop.models:{name}", "samples": "shop.models:samples"} for name in ("doubled", "tripled")),
-    *(
-        {"target": f"shop.models:{name}", "samples": "shop.models:samples"}
-        for name in ("sine", "same_as_sine")
-    ),
+    {"target": "shop.models:doubled", "samples": "shop.models:samples"},
+    {"target": "shop.models:twice", "samples": "shop.models:samples"},
     {"target": "shop.models:broken_in_two", "samples": "shop.models:samples"},
-    {"target": "shop.models:widened", "samples": "shop.models:wide_samples"},
     {"target": "shop.models:Trained", "samples": "shop.models:samples", "mode": "train"},
     {"target": "shop.models:Scaled", "samples": "shop.models:samples", "instance": "shop.models:scaled"},
 ]
-NAMES = ["doubled", "tripled", "sine", "same_as_sine", "broken_in_two", "widened", "trained", "scaled"]
+NAMES = ["doubled", "twice", "broken_in_two", "trained", "scaled"]
 
 
 @dataclass(frozen=True)

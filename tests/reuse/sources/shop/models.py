@@ -10,15 +10,10 @@ import torch
 from torch import Tensor, nn
 
 ROWS = 3
-OFFSETS = torch.tensor([0.5, -0.5])
 
 
 def samples() -> list[tuple[Tensor]]:
     return [(torch.randn(ROWS, 2, generator=torch.Generator().manual_seed(0)),)]
-
-
-def wide_samples() -> list[tuple[Tensor]]:
-    return [(torch.ones(2, 2),)]
 
 
 def counted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -37,26 +32,14 @@ def doubled(x: Tensor) -> Tensor:
 
 
 @counted
-def tripled(x: Tensor) -> Tensor:
-    return x * 3
-
-
-def sine(x: Tensor) -> Tensor:
-    return x.sin() + OFFSETS
-
-
-def same_as_sine(x: Tensor) -> Tensor:
-    return x.sin() + OFFSETS
+def twice(x: Tensor) -> Tensor:
+    return x * 2
 
 
 def broken_in_two(x: Tensor) -> Tensor:
     y = x.cos()
     torch._dynamo.graph_break()
     return y + 1
-
-
-def widened(x: Tensor) -> Tensor:
-    return x.exp()
 
 
 class Trained(nn.Module):
