@@ -38,13 +38,12 @@ class Numbers:
 
 def compiler_settings() -> dict[str, Any]:
     """How torch's compiler is set outside of `capture_settings`, by the author's code or the environment, in
-    words that are the same in each process; and how many threads torch has."""
-    import torch
+    words that are the same in each process."""
     import torch._dynamo.config as dynamo_config
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
-    found = {
+    return {
         module.__name__: {
             name: _words(value)
             for name, value in module.get_config_copy().items()
@@ -53,7 +52,6 @@ def compiler_settings() -> dict[str, Any]:
         }
         for module in (dynamo_config, functorch_config, inductor_config)
     }
-    return {**found, "threads": torch.get_num_threads()}
 
 
 def _is_place(value: Any) -> bool:

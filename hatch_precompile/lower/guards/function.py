@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import json
 import re
 from collections.abc import Iterator
 from types import CodeType, ModuleType
@@ -174,7 +175,7 @@ class _Writer:
         self.text.require("may_serve()", "STAND_ASIDE")
         for leaf in self.root.leaves:
             if leaf.kind == "global_state_guard":
-                self.state = leaf.args[0].__getstate__()
+                self.state = _without_threads(leaf.args[0].__getstate__())
                 self.text.require("state.check() or state.rebase()", "GLOBAL_STATE")
                 # Not in dynamo's state but in the dispatch keys it compares tensors with.
                 inference = torch.is_inference_mode_enabled()
@@ -283,3 +284,8 @@ def _cost(node: GuardNode) -> tuple[int, int]:
 
 def _size(node: GuardNode) -> int:
     return 1 + sum(_size(child) for child in node.children)
+
+
+def _without_threads(state: str) -> str:
+    """The state of torch, with a count of threads that is no machine's: each process has its own in there."""
+    return json.dumps({**json.loads(state), "num_threads": 1}, separators=(",", ":"))
