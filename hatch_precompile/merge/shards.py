@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells
-from hatch_precompile.bundle.writer import write_bundle
+from hatch_precompile.bundle.writer import Part, write_bundle
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError
@@ -24,20 +27,34 @@ from hatch_precompile.reuse.earlier import Earlier
 __all__ = ["with_whole_cells"]
 
 
+@dataclass(frozen=True)
+class _Shard:
+    """The wheel of a shard, and what its manifest says."""
+
+    path: Path
+    bundle: FoundManifest
+    part: Part
+
+    @property
+    def versions(self) -> tuple[Any, Any, Any]:
+        manifest = self.bundle.manifest
+        return self.bundle.built_with, manifest.get("variants"), manifest.get("format")
+
+
 @contextmanager
 def with_whole_cells(wheels: Sequence[Path]) -> Iterator[list[Path]]:
     """The wheels, with one in the place of those that are shards of one cell.
 
     Raises BuildError where a shard is missing, or shards do not belong together.
     """
-    shards: dict[str, list[tuple[Path, FoundManifest]]] = defaultdict(list)
+    shards: dict[str, list[_Shard]] = defaultdict(list)
     whole = []
     for path in wheels:
-        bundle = _shard(path)
-        if bundle is None:
+        shard = _shard(path)
+        if shard is None:
             whole.append(path)
         else:
-            shards[bundle.cell].append((path, bundle))
+            shards[shard.bundle.cell].append(shard)
     with TemporaryDirectory(prefix="hatch-precompile-merge-") as folder:
         for number, (cell, parts) in enumerate(sorted(shards.items())):
             # Wheels of one Python have one name.
@@ -45,33 +62,47 @@ def with_whole_cells(wheels: Sequence[Path]) -> Iterator[list[Path]]:
         yield whole
 
 
-def _shard(path: Path) -> FoundManifest | None:
-    """The bundle of a wheel, if it is for a shard. What is wrong with a wheel is said when it is read."""
+def _shard(path: Path) -> _Shard | None:
+    """The shard that a wheel is; None for any other. What else is wrong with one is said when it is read.
+
+    Raises BuildError where its manifest does not say which shard.
+    """
     try:
-        (bundle,) = find_cells(str(path))
-    except (ManifestError, ValueError, OSError):
+        found = find_cells(str(path))
+    except (ManifestError, OSError):
         return None
-    return bundle if isinstance(bundle.manifest.get("part"), dict) else None
+    if not any("part" in bundle.manifest for bundle in found):
+        return None
+    if len(found) > 1:
+        raise BuildError(f"{path} cannot be merged: it is a shard with {len(found)} bundles")
+    try:
+        part = msgspec.convert(found[0].manifest["part"], Part)
+    except msgspec.ValidationError as error:
+        raise BuildError(
+            f"{path} is damaged: its manifest does not say which shard it is: {error}"
+        ) from error
+    if not 1 <= part.shard <= part.of <= max(len(part.entrypoints), 1):
+        raise BuildError(f"{path} is damaged: there is no shard {part.shard} of {part.of}")
+    return _Shard(path, found[0], part)
 
 
-def _united(cell: str, parts: list[tuple[Path, FoundManifest]], folder: Path) -> Path:
+def _united(cell: str, parts: list[_Shard], folder: Path) -> Path:
     """The wheel of a cell, written to a folder."""
-    first, *others = [read_wheel(path) for path, _ in parts]
+    first, *others = [read_wheel(part.path) for part in parts]
     for other in others:
         check_same(first, other)
-    bundles = _all_there(cell, parts)
+    shards = _all_there(cell, parts)
     directory = folder / "bundle"
     try:
-        _write(bundles, directory, folder / "captures")
-    except (ManifestError, KeyError, TypeError, ValueError) as error:
+        _write(shards, directory, folder / "captures")
+    except (BuildError, ManifestError, KeyError, TypeError, ValueError, EOFError) as error:
         raise BuildError(f"the shards of {cell} are damaged: {error!r}") from error
     (bundle_folder,) = first.bundles
     tag = merged_tag({wheel.path: wheel.tags for wheel in (first, *others)})
-    torch = bundles[0].built_with["torch"]
     metadata, about = first.common
     entries: dict[str, Content | bytes] = {
         **first.files,
-        metadata: with_torch(first.common[metadata], [torch]),
+        metadata: with_torch(first.common[metadata], [shards[0].bundle.built_with["torch"]]),
         about: with_tags(first.common[about], tag),
     }
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
@@ -81,51 +112,49 @@ def _united(cell: str, parts: list[tuple[Path, FoundManifest]], folder: Path) ->
     return united
 
 
-def _all_there(cell: str, parts: list[tuple[Path, FoundManifest]]) -> list[FoundManifest]:
+def _all_there(cell: str, parts: list[_Shard]) -> list[_Shard]:
     """The shards in their order, each once. Raises BuildError unless they are all those of one build."""
-    path, bundle = parts[0]
-    found: dict[int, tuple[Path, FoundManifest]] = {}
-    for other_path, other in parts:
-        part = other.manifest["part"]
-        for key in ("of", "entrypoints"):
-            if part[key] != bundle.manifest["part"][key]:
-                raise BuildError(
-                    f"{path} and {other_path} are shards of {cell} that were planned differently "
-                    f"({key}: {bundle.manifest['part'][key]} and {part[key]})"
-                )
-        for key in ("built_with", "variants", "format"):
-            if other.manifest.get(key) != bundle.manifest.get(key):
-                raise BuildError(f"{path} and {other_path} are shards of {cell}, and {key} is not the same")
-        before = found.setdefault(part["shard"], (other_path, other))
-        if before[1].manifest != other.manifest:
+    first = parts[0]
+    found: dict[int, _Shard] = {}
+    for other in parts:
+        both = f"{first.path} and {other.path} are shards of {cell}"
+        if (other.part.of, other.part.entrypoints) != (first.part.of, first.part.entrypoints):
+            raise BuildError(f"{both} that were planned differently: of {first.part.of} and {other.part.of}")
+        if other.versions != first.versions:
+            raise BuildError(f"{both}, and not built with the same")
+        before = found.setdefault(other.part.shard, other)
+        if before.bundle.manifest != other.bundle.manifest:
             raise BuildError(
-                f"{before[0]} and {other_path} are both shard {part['shard']} of {cell}, and not the same "
-                "one; leave one of them out"
+                f"{before.path} and {other.path} are both shard {other.part.shard} of {cell}, and not the "
+                "same one; leave one of them out"
             )
-    of = bundle.manifest["part"]["of"]
-    missing = [str(number) for number in range(1, of + 1) if number not in found]
+    missing = [str(number) for number in range(1, first.part.of + 1) if number not in found]
     if missing:
-        raise BuildError(f"{cell} is not whole: of its {of} shards {', '.join(missing)} are missing")
-    return [found[number][1] for number in sorted(found)]
+        raise BuildError(
+            f"{cell} is not whole: of its {first.part.of} shards {', '.join(missing)} are missing"
+        )
+    return [found[number] for number in sorted(found)]
 
 
-def _write(shards: list[FoundManifest], directory: Path, captures: Path) -> None:
+def _write(shards: list[_Shard], directory: Path, captures: Path) -> None:
     """The bundle of all shards, as if they had been captured together."""
+    bundles = [shard.bundle for shard in shards]
     records = {
-        record["name"]: (shard, record) for shard in shards for record in shard.manifest["entrypoints"]
+        record["name"]: (bundle, record) for bundle in bundles for record in bundle.manifest["entrypoints"]
     }
     # One that failed, where that is a warning, is in none.
-    names = [name for name in shards[0].manifest["part"]["entrypoints"] if name in records]
+    names = [name for name in shards[0].part.entrypoints if name in records]
     taken = []
     for name in names:
-        shard, record = records[name]
-        captured = Earlier("", shard).unpack(name, captures / name)
+        bundle, record = records[name]
+        captured = Earlier("", bundle).unpack(name, captures / name)
         if captured is None:
             raise ManifestError(f"nothing of {name} can be read")
         taken.append((_entrypoint(record), captured, captures / name))
-    manifest = shards[0].manifest
-    variants = [Variant(each["name"], tuple(each["requires"]), {}) for each in manifest["variants"]]
-    write_bundle(directory, taken, variants, shards[0].built_with)
+    variants = [
+        Variant(each["name"], tuple(each["requires"]), {}) for each in bundles[0].manifest["variants"]
+    ]
+    write_bundle(directory, taken, variants, bundles[0].built_with)
 
 
 def _entrypoint(record: dict[str, Any]) -> Entrypoint:

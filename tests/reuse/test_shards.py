@@ -84,13 +84,28 @@ def test_one_that_is_missing_is_named(second: Made, tmp_path: Path) -> None:
 
 
 def test_those_of_two_plans_do_not_mix(second: Made, other: Path, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"are shards of cp3\d+-torch.* planned differently \(of: 2 and 3\)"):
+    with pytest.raises(BuildError, match=r"are shards of cp3\d+-torch.* planned differently: of 2 and 3"):
         merge_wheels([other, changed(second, tmp_path, of=3)], tmp_path / "dist")
 
 
 def test_two_of_a_number_are_refused(second: Made, other: Path, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"are both shard 1 of cp3\d+-torch.*, and not the same one"):
         merge_wheels([other, changed(second, tmp_path, shard=1)], tmp_path / "dist")
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"shard": "x"}, "its manifest does not say which shard it is: Expected `int`, got `str`"),
+        ({"shard": 3}, "there is no shard 3 of 2"),
+        ({"of": 10**9, "shard": 1}, "there is no shard 1 of 1000000000"),
+    ],
+)
+def test_one_that_says_nonsense_is_damaged(
+    second: Made, other: Path, tmp_path: Path, part: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BuildError, match=f"is damaged: {said}"):
+        merge_wheels([other, changed(second, tmp_path, **part)], tmp_path / "dist")
 
 
 @pytest.mark.parametrize("text", ["", "1of4", "4of4"])
