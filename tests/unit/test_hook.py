@@ -23,6 +23,7 @@ from hatchling.plugin.manager import PluginManager
 
 import hatch_precompile.frontends.hatch
 from hatch_precompile.config import Config
+from hatch_precompile.config.cells import Shard
 from hatch_precompile.errors import CaptureError
 
 FLAT = "[tool.hatch.build.targets.wheel]\npackages = ['textmodel']"
@@ -53,10 +54,11 @@ class FakeBuild:
         report: Callable[[str], None],
         table: str,
         root: Path,
+        reuse: Path | None,
+        shard: Shard | None,
     ) -> BuiltBundle:
-        self.calls.append(
-            {"config": config, "table": table, "source_roots": source_roots, "work": work, "root": root}
-        )
+        call = {"config": config, "table": table, "source_roots": source_roots, "work": work, "root": root}
+        self.calls.append({**call, "reuse": reuse, "shard": shard})
         report("encoder: sample 1 of 1")
         if self.error is not None:
             raise self.error
@@ -287,6 +289,14 @@ class TestBuilding:
         assert call["root"] == tmp_path
         assert not call["work"].is_relative_to(tmp_path)
         assert "encoder: sample 1 of 1\n" in capsys.readouterr().err
+
+    def test_the_environment_says_what_is_no_configuration(
+        self, tmp_path: Path, fake: FakeBuild, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HATCH_PRECOMPILE_REUSE", "earlier.whl")
+        monkeypatch.setenv("HATCH_PRECOMPILE_SHARD", "2of3")
+        build_wheel(make_project(tmp_path))
+        assert (fake.calls[0]["reuse"], fake.calls[0]["shard"]) == (Path("earlier.whl"), Shard(2, 3))
 
     def test_its_folder_is_gone_afterwards(self, tmp_path: Path, fake: FakeBuild) -> None:
         build_wheel(make_project(tmp_path))
