@@ -11,14 +11,16 @@ TORCH := torch==2.13.0
 LINT_NEEDS := ruff==0.17.6 mypy==2.4.1
 TEST_NEEDS := $(TORCH) transformers==5.23.0 distributed pyyaml einops==0.8.2 pytest pytest-xdist filelock hypothesis build uv 'setuptools>=77' \
 	pillow validate-pyproject validate-pyproject-schema-store
-MODELS_NEEDS := x-transformers==2.31.10 kornia==0.9.0 diffusers==0.42.1 torch_geometric==2.8.1
+MODELS_NEEDS := x-transformers==2.31.10 kornia==0.9.0 diffusers==0.42.1 torch_geometric==2.8.1 sentence-transformers==6.2.0
+# Without what they require: torchvision requires the torch it was built with, GPU libraries included.
+MODELS_ALONE := timm==1.0.31 torchvision==0.28.0
 BENCH_NEEDS := $(TORCH) transformers==5.23.0 build
 TOOLS_NEEDS := build
 DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test test-torch test-python demo bench chart differential truth models reference docs clean
+.PHONY: help lint test test-torch test-python demo bench chart differential truth models programs reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -30,6 +32,7 @@ help:
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make truth   what a wheel answers after its sources, its process or its inputs have changed; build/truth.json"
 	@echo "make models  models of transformers and other libraries, tiny, beside eager code; build/models.json"
+	@echo "make programs   whole programs around models, from the wheel, eagerly and with torch.compile; build/programs.json"
 	@echo "make reference  what is made from the code: a JSON schema, docs/configuration.md, docs/inputs.md"
 	@echo "make docs    the documentation as a site; build/site/index.html"
 	@echo "make clean   removes what these wrote, environments included"
@@ -73,11 +76,15 @@ differential: .venv-test/.ready
 truth: .venv-test/.ready
 	.venv-test/bin/python tests/truth/run.py $(TRUTH)
 
-# Some 340 models of transformers and other libraries, tiny: built, and called in fresh processes beside eager code. Two
+# Some 430 models of transformers and other libraries, tiny: built, and called in fresh processes beside eager code. Two
 # hours; build/models.json. A part: make models MODELS="--models bert,nn_lstm --resume". In their true sizes, a dozen of
 # them: make models MODELS="--size large". A few are in the suite.
 models: .venv-models/.ready
 	.venv-models/bin/python tests/models/run.py $(MODELS)
+
+# generate, a pipeline, encode, a server: a part: make programs PROGRAMS="--programs speech,serving"
+programs: .venv-models/.ready
+	.venv-models/bin/python tests/programs/run.py $(PROGRAMS)
 
 reference: .venv-lint/.ready
 	.venv-lint/bin/python -m hatch_precompile.generate_docs
@@ -104,6 +111,8 @@ clean:
 .venv-models/.ready: pyproject.toml Makefile
 	$(call new_environment,.venv-models)
 	.venv-models/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS) $(MODELS_NEEDS)
+	.venv-models/bin/python $(PIP_INSTALL) --no-deps $(MODELS_ALONE)
+	.venv-models/bin/python tests/models/torchvision_for_cpu.py
 	@touch $@
 
 .venv-torch-%/.ready: pyproject.toml Makefile

@@ -208,6 +208,9 @@ class _Build:
                     timeout=self.config.timeout,
                     on_event=tell,
                     earlier=earlier,
+                    headers=self.work / "headers",
+                    # Compiled headers pay where there is much to compile.
+                    captures=1 if earlier else len(entrypoints),
                 )
             except BuildError as error:
                 if self.config.on_error == "fail":

@@ -176,7 +176,7 @@ def registered(classes: dict[int, type]) -> tuple[tuple[int, int], ...]:
         (one, other)
         for one, cls in classes.items()
         for other, base in abstract
-        if base not in cls.__mro__ and may_be[other](cls) and issubclass(cls, base)
+        if base not in cls.__mro__ and may_be[other](cls) and _is_subclass(cls, base)
     )
 
 
@@ -204,10 +204,22 @@ def _may_be_registered(base: Any) -> Callable[[type], bool]:
     registered.discard(None)  # of a class that is gone
     plain = {cls for cls in registered if type(cls) is type}
     others = [*(other.__subclasscheck__ for other in registered - plain), *hooks]
-    return lambda cls: (
-        not plain.isdisjoint(cls.__mro__)
-        or any(answer(cls) not in (False, NotImplemented) for answer in others)
-    )
+    return lambda cls: not plain.isdisjoint(cls.__mro__) or any(_may_say_yes(ask, cls) for ask in others)
+
+
+def _may_say_yes(ask: Callable[[type], Any], cls: type) -> bool:
+    try:
+        return ask(cls) not in (False, NotImplemented)
+    except Exception:  # a Protocol's, for one, looks at who asks
+        return True
+
+
+def _is_subclass(cls: type, base: type) -> bool:
+    """False where it cannot be asked, as of most Protocols: then the traced code has not asked it either."""
+    try:
+        return issubclass(cls, base)
+    except Exception:
+        return False
 
 
 def _classes(names: Any, bases: Any, rows: Any, expected_registered: Any) -> None:

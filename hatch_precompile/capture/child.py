@@ -32,8 +32,7 @@ def main(path: str) -> int:
         from hatch_precompile.config.variants import variants_for_this_machine
 
         variants = variants_for_this_machine(request.variants, torch.cpu.get_capabilities())
-        earlier = Path(request.earlier) if request.earlier else None
-        captured = capture(request.entrypoint, request.package, variants, directory, send, earlier)
+        captured = capture(request, variants, send)
         (directory / CAPTURE).write_bytes(msgspec.json.encode(captured))
     except BuildError as error:
         leave_reason(directory / "error.txt", str(error))

@@ -25,13 +25,16 @@ FAILED = 3
 
 class Request(msgspec.Struct, frozen=True):
     """One entrypoint to capture. `directory` must exist and be empty; `earlier`: the folder of an earlier
-    capture, or empty."""
+    capture, or empty; `headers`: the folder that all captures of a build may keep compiled headers in;
+    `captures`: how many these are."""
 
     entrypoint: Entrypoint
     package: str
     variants: list[str]
     directory: str
     earlier: str = ""
+    headers: str = ""
+    captures: int = 1
 
 
 def run_capture(
@@ -44,22 +47,29 @@ def run_capture(
     timeout: float,
     on_event: Callable[[Event], None],
     earlier: Earlier | None = None,
+    headers: Path | None = None,
+    captures: int = 1,
 ) -> tuple[Capture, Path]:
     """The capture of an entrypoint, and the folder with its files. Raises CaptureError.
 
     paths: where the package and the samples are found; work: a directory to make; timeout: seconds without
-    progress; earlier: taken over where nothing has changed.
+    progress; earlier: taken over where nothing has changed; headers, captures: see `Request`.
     """
     directory = work / "capture"
     directory.mkdir(parents=True)
     known = work / "earlier"
     has_known = earlier is not None and earlier.unpack(entrypoint.name, known) is not None
     request = work / "request.json"
-    request.write_bytes(
-        msgspec.json.encode(
-            Request(entrypoint, package, variants, str(directory), str(known) if has_known else "")
-        )
+    asked = Request(
+        entrypoint,
+        package,
+        variants,
+        str(directory),
+        earlier=str(known) if has_known else "",
+        headers=str(headers or work / "headers"),
+        captures=captures,
     )
+    request.write_bytes(msgspec.json.encode(asked))
     heard: deque[Event] = deque(maxlen=60)
 
     def hear(event: Event) -> None:

@@ -13,10 +13,11 @@ from types import CodeType
 from typing import Any
 
 import msgspec
+import torch
 from msgspec.structs import replace
 
 from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
-from hatch_precompile.config import Entrypoint
+from hatch_precompile.capture.parent import Request
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
@@ -44,12 +45,14 @@ from hatch_precompile.reuse.made_from import made_from, sources_of, what_has_cha
 from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
 from hatch_precompile.target.call import Sample, copied, mode_context
 from hatch_precompile.target.dynamic import mark_dynamic
-from hatch_precompile.target.finding import Declared, Target, find_declared, find_targets
+from hatch_precompile.target.finding import Declared, Target, find_declared, find_target, find_targets
 from hatch_precompile.target.samples import samples_of
+from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.torch_internals import (
     NO_OPERATIONS,
     CompiledGraph,
     FrameTrace,
+    Numbers,
     capture_settings,
     compile_graph,
     compiled_graph,
@@ -70,34 +73,21 @@ __all__ = ["capture"]
 _AT_MOST = 3
 
 
-def capture(
-    entrypoint: Entrypoint,
-    package: str,
-    variants: Sequence[Variant],
-    directory: Path,
-    report: Callable[[Event], None],
-    earlier: Path | None = None,
-) -> Capture:
-    """Trace every sample of an entrypoint and write the files of its capture to `directory`.
-
-    earlier: the folder of an earlier capture, taken over where this one would be the same. Raises BuildError
-    where an entry, a guard or a graph cannot be carried.
+def capture(request: Request, variants: Sequence[Variant], report: Callable[[Event], None]) -> Capture:
+    """Trace every sample of an entrypoint and write the files of its capture, or take over an earlier one
+    where this would be the same. Raises BuildError where an entry, a guard or a graph cannot be carried.
     """
-    return _Session(entrypoint, package, variants, directory, report).run(earlier)
+    return _Session(request, variants, report).run()
 
 
 class _Session:
     def __init__(
-        self,
-        entrypoint: Entrypoint,
-        package: str,
-        variants: Sequence[Variant],
-        directory: Path,
-        report: Callable[[Event], None],
+        self, request: Request, variants: Sequence[Variant], report: Callable[[Event], None]
     ) -> None:
-        self.entrypoint = entrypoint
+        self.request = request
+        self.entrypoint = request.entrypoint
         self.variants = variants
-        self.directory = directory
+        self.directory = directory = Path(request.directory)
         self.report = report
         self.recorder = GuardRecorder()
         self.frames: dict[CodeType, list[EntryRecord]] = {}
@@ -110,19 +100,19 @@ class _Session:
         self.conditions: dict[str, Conditions] = {}
         self.native_guards = NativeGuards()
         self.inputs: list[Any] = []
-        self.sample = 0
+        self.sample = self.samples = 0
         self.failure: BuildError | None = None
         self.skipped: dict[CodeType, SkippedFrame] = {}
         # Here it is the runtime's module itself, in the target process the wheel's copy of it.
-        self.operators = f"{package}.{RUNTIME_PACKAGE}.graphs"
+        self.operators = f"{request.package}.{RUNTIME_PACKAGE}.graphs"
         sys.modules[self.operators] = runtime("graphs")
         # The prefix of the names put into other modules' globals: ours alone, and the same in every build.
-        owner = f"{package} {entrypoint.name}"
+        owner = f"{request.package} {self.entrypoint.name}"
         self.prefix = f"__precompiled_{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
         for name in ("entries", "graphs", "resume"):
             (directory / name).mkdir(parents=True, exist_ok=True)
 
-    def run(self, earlier: Path | None) -> Capture:
+    def run(self) -> Capture:
         started = time.perf_counter()
         self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
         declared = self.declared = find_declared(self.entrypoint)
@@ -132,13 +122,17 @@ class _Session:
                 "of yours that calls it"
             )
         samples = list(samples_of(self.entrypoint))
+        self.samples = len(samples)
         targets = find_targets(self.entrypoint, samples)
         origin = made_from(self.entrypoint, self.variants, samples)
-        if earlier is not None and (taken_over := self._take_over(earlier, origin)) is not None:
+        if self.request.earlier and (taken_over := self._take_over(Path(self.request.earlier), origin)):
             return replace(taken_over, seconds=round(time.perf_counter() - started, 3))
         with (
             capture_settings(
-                self.entrypoint.options, graphs_expected=len(samples), numbers=self.entrypoint.dynamic_numbers
+                self.entrypoint.options,
+                graphs_expected=len(samples) * self.request.captures,
+                numbers=self.entrypoint.dynamic_numbers,
+                headers=self.request.headers,
             ) as numbers,
             self.recorder.recording(),
             tracing_frames(self._on_frame, self._on_skip),
@@ -147,7 +141,8 @@ class _Session:
             compiled = {id(target): target.compiled(self._backend) for target in targets}
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
                 numbers.next_sample()
-                self._run_until_settled(target, compiled[id(target)], sample, len(samples))
+                self._run_until_settled(target, compiled[id(target)], sample)
+            self._run_workload_compiled(numbers)
         self._put_own_frame_first(declared)
         self._compile_guards()
         return Capture(
@@ -155,7 +150,7 @@ class _Session:
             target=self.entrypoint.target,
             home=home_of(declared, self.entrypoint.target),
             kind=declared.kind,
-            samples=len(samples),
+            samples=self.samples,
             frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
             graphs=self.graphs,
             resumes=self.resume_records,
@@ -201,30 +196,77 @@ class _Session:
 
     # -- samples ---------------------------------------------------------------------------------
 
-    def _run_until_settled(
-        self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int
-    ) -> None:
+    def _run_until_settled(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> None:
         """Run a sample again until nothing new comes of it: a model may fill a cache at its first call, so
         that its second is another one."""
         for number in range(_AT_MOST):
-            new = self._run_sample(target, compiled, copied(sample), total, again=number > 0)
+            new = self._run_sample(target, compiled, copied(sample), again=number > 0)
             if number > 0 and not new:
                 return
         text = (
-            f"sample {self.sample + 1}/{total}: each of {_AT_MOST} calls made new entries, so something that "
+            f"{self._label()}: each of {_AT_MOST} calls made new entries, so something that "
             "the code reads changes at every call; later calls of this kind are misses"
         )
         self.report(Event(step="note", text=text))
 
+    def _run_workload_compiled(self, numbers: Numbers) -> None:
+        """Run the workload once more, each call compiled, and make entries for calls that have none: what an
+        earlier call has returned may be other than what eager code returns, a tensor of other strides.
+        """
+        if self.entrypoint.workload is None:
+            return
+        targets: dict[int, tuple[Target, Callable[..., Any]]] = {}
+
+        def through(sample: Sample, _: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if id(sample.owner) not in targets:
+                target = find_target(self.entrypoint, sample.owner)
+                targets[id(sample.owner)] = target, target.compiled(self._backend)
+            target, compiled = targets[id(sample.owner)]
+            with torch.compiler.set_stance("default"):
+                self.sample = self.samples
+                numbers.next_sample()
+                if self._entries_made(target, compiled, copied(sample)):
+                    self.samples += 1
+                    text = f"{self._label()}: a call of the workload where those before it are compiled"
+                    self.report(Event(step="note", text=text))
+                    self._run_until_settled(target, compiled, sample)
+                return compiled(*args, **kwargs)
+
+        for mode in self.entrypoint.modes:
+            # What else the workload may have under torch.compile is not this entrypoint's.
+            with torch.compiler.set_stance("force_eager"):
+                recorded_calls(self.entrypoint, self.entrypoint.workload, mode, through)
+
     def _run_sample(
-        self, target: Target, compiled: Callable[..., Any], sample: Sample, total: int, *, again: bool
+        self, target: Target, compiled: Callable[..., Any], sample: Sample, *, again: bool
     ) -> int:
         """One call. Returns how many entries it made."""
         started = time.perf_counter()
-        before = sum(map(len, self.frames.values()))
-        label = f"sample {self.sample + 1}/{total}"
+        label = self._label()
         if not again:
-            self.report(Event(step="sample", sample=self.sample + 1, samples=total))
+            self.report(Event(step="sample", sample=self.sample + 1, samples=self.samples))
+        new = self._entries_made(target, compiled, sample)
+        seconds = time.perf_counter() - started
+        if not again:
+            outcome = f"{new} new entries" if new else "served by an earlier entry"
+            self.report(
+                Event(
+                    step="sample-end",
+                    text=f"{label}: {outcome}, {seconds:.1f} s",
+                    sample=self.sample + 1,
+                    samples=self.samples,
+                    entries=new,
+                    seconds=round(seconds, 3),
+                )
+            )
+        elif new:
+            text = f"{label}: {new} new entries when it is called again, {seconds:.1f} s"
+            self.report(Event(step="note", text=text))
+        return new
+
+    def _entries_made(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> int:
+        label = self._label()
+        before = sum(map(len, self.frames.values()))
         mark_dynamic(self.entrypoint, target, sample)
         try:
             with mode_context(sample.mode):
@@ -235,24 +277,10 @@ class _Session:
                 raise self.failure from None
             raise CaptureError(_sample_failed(label, error)) from error
         self._require_whole(label)
-        new = sum(map(len, self.frames.values())) - before
-        seconds = time.perf_counter() - started
-        if not again:
-            outcome = f"{new} new entries" if new else "served by an earlier entry"
-            self.report(
-                Event(
-                    step="sample-end",
-                    text=f"{label}: {outcome}, {seconds:.1f} s",
-                    sample=self.sample + 1,
-                    samples=total,
-                    entries=new,
-                    seconds=round(seconds, 3),
-                )
-            )
-        elif new:
-            text = f"{label}: {new} new entries when it is called again, {seconds:.1f} s"
-            self.report(Event(step="note", text=text))
-        return new
+        return sum(map(len, self.frames.values())) - before
+
+    def _label(self) -> str:
+        return f"sample {self.sample + 1}/{max(self.samples, self.sample + 1)}"
 
     def _require_whole(self, label: str) -> None:
         """Raise what stops the build: a call failed, left frames uncompiled, or compiled nothing."""

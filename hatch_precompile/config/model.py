@@ -142,7 +142,8 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
 
     dynamic_shapes: DynamicShapes = {}
     """Which sizes may differ from the samples': per argument, per dimension, its name or
-    `{ name, min, max }`. One that is only named takes the range stated elsewhere for that name."""
+    `{ name, min, max }`. One that is only named takes the range stated elsewhere for that name. A tensor
+    inside an argument has the way to it as its key, such as `"cache.layers.*.keys"`."""
 
     dynamic_numbers: ArgumentNames = ()
     """The arguments that are numbers, int or float, and whose values may differ from the samples'."""
@@ -338,10 +339,13 @@ def _mode(value: object, path: str) -> Mode | tuple[Mode, ...]:
 def _dynamic_shapes(value: object, path: str) -> DynamicShapes:
     if not isinstance(value, dict):
         raise expected(path, "a table of argument names", value)
-    shapes = {
-        argument: _dimensions(dimensions, f"{path}.{quote_key(argument)}")
-        for argument, dimensions in value.items()
-    }
+    shapes = {}
+    for argument, dimensions in value.items():
+        if not all(argument.split(".")):
+            raise expected(
+                path, 'an argument or a way into one, such as "cache.layers.*.keys", as key', argument
+            )
+        shapes[argument] = _dimensions(dimensions, f"{path}.{quote_key(argument)}")
     return _same_ranges(shapes, path)
 
 
@@ -351,7 +355,10 @@ def _dimensions(value: object, path: str) -> dict[int, Dimension]:
     dimensions = {}
     for key, dimension in value.items():
         if not re.fullmatch(r"0|[1-9]\d*", key, re.ASCII):
-            raise expected(f"{path}.{quote_key(key)}", "the number of a dimension, 0 or more, as key", key)
+            what = (
+                "the number of a dimension, 0 or more, as key (a way into an argument is one key, in quotes)"
+            )
+            raise expected(f"{path}.{quote_key(key)}", what, key)
         dimensions[int(key)] = _dimension(dimension, f"{path}.{key}")
     return dimensions
 

@@ -96,9 +96,21 @@ def _size(entrypoint: Entrypoint, tensor: TensorInput, dimension: int) -> Size:
 
 
 def _declared(entrypoint: Entrypoint, name: str) -> dict[int, Dimension]:
-    """By the name of the argument, or of the key where a wrapper takes `**kwargs`."""
-    key = re.fullmatch(r"\w+\['(\w+)'\]", name)
-    return entrypoint.dynamic_shapes.get(key[1] if key else name, {})
+    """What is declared of a tensor: by its argument, or the key where a wrapper takes `**kwargs`, and the way
+    from there."""
+    steps = re.findall(r"\w+", name)
+    ways = [steps, steps[1:]] if re.match(r"\w+\['", name) else [steps]
+    for declared, dimensions in entrypoint.dynamic_shapes.items():
+        pattern = declared.split(".")
+        if any(_matches(pattern, way) for way in ways):
+            return dimensions
+    return {}
+
+
+def _matches(pattern: Sequence[str], steps: Sequence[str]) -> bool:
+    return len(pattern) == len(steps) and all(
+        wanted in ("*", step) for wanted, step in zip(pattern, steps, strict=True)
+    )
 
 
 def _range(dimension: Dimension) -> str:

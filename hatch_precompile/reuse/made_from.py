@@ -12,13 +12,12 @@ import linecache
 import marshal
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import msgspec
-import torch
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.variants import Variant
@@ -26,6 +25,7 @@ from hatch_precompile.errors import BuildError
 from hatch_precompile.records import CAPTURE, Capture
 from hatch_precompile.runtime import runtime
 from hatch_precompile.target.call import Sample
+from hatch_precompile.target.description import described
 from hatch_precompile.torch_internals import compiler_settings
 
 __all__ = ["made_from", "sources_of", "what_has_changed"]
@@ -50,7 +50,7 @@ def made_from(
         "compiler": _compiler(),
         "settings": compiler_settings(),
         "samples": [
-            (sample.mode, _described(sample.owner), _described(sample.args), _described(sample.kwargs))
+            (sample.mode, described(sample.owner), described(sample.args), described(sample.kwargs))
             for sample in samples
         ],
     }
@@ -137,37 +137,3 @@ def _text(code: CodeType) -> str:
 def _last_line(code: CodeType) -> int:
     inner = (_last_line(each) for each in code.co_consts if isinstance(each, CodeType))
     return max(code.co_firstlineno, *(line or 0 for _, _, line in code.co_lines()), *inner)
-
-
-def _described(value: Any) -> Any:
-    """What decides, of an argument, how it is traced: of tensors all but the data."""
-    return list(_described_parts(value, 0))
-
-
-def _described_parts(value: Any, depth: int) -> Iterator[Any]:
-    kind = type(value)
-    yield f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(value, torch.Tensor):
-        yield (str(value.dtype), str(value.device), tuple(value.shape), value.requires_grad)
-        if value.layout is torch.strided:
-            yield (value.stride(), value.storage_offset())
-        else:
-            yield str(value.layout)
-    elif isinstance(value, (str, bytes, int, float, complex, type(None), torch.dtype, torch.device)):
-        yield repr(value)
-    elif depth > _DEEPEST:
-        yield "deeper"
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield (list(_described_parts(key, depth + 1)), list(_described_parts(item, depth + 1)))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield list(_described_parts(item, depth + 1))
-    elif isinstance(value, (set, frozenset)):
-        yield sorted(repr(list(_described_parts(item, depth + 1))) for item in value)
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            yield (field.name, list(_described_parts(getattr(value, field.name, None), depth + 1)))
-
-
-_DEEPEST = 12

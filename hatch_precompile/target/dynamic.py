@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
 from hatch_precompile.config import Dimension, Entrypoint
+from hatch_precompile.config.reading import quote_key
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.target.call import Sample
 from hatch_precompile.target.finding import Target
@@ -26,20 +28,17 @@ def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             arguments.update(arguments.pop(parameter.name, {}))
     for name, dimensions in entrypoint.dynamic_shapes.items():
-        if name not in arguments:
-            if name in target.signature.parameters or _takes_any_keyword(target.signature):
+        argument, *steps = name.split(".")
+        if argument not in arguments:
+            if argument in target.signature.parameters or _takes_any_keyword(target.signature):
                 continue  # this sample leaves the argument out
             raise CaptureError(
-                f"dynamic-shapes.{name}: {entrypoint.target} has no such argument; "
+                f"dynamic-shapes.{quote_key(name)}: {entrypoint.target} has no such argument; "
                 f"it has {', '.join(target.signature.parameters)}"
             )
-        value = arguments[name]
-        if value is None:
-            continue
-        if not isinstance(value, torch.Tensor):
-            raise CaptureError(f"dynamic-shapes.{name}: a {type(value).__name__}, not a tensor")
-        for index, dimension in dimensions.items():
-            _mark(name, value, index, dimension)
+        for tensor in _tensors(arguments[argument], steps, quote_key(name)):
+            for index, dimension in dimensions.items():
+                _mark(quote_key(name), tensor, index, dimension)
     for name in entrypoint.dynamic_numbers:
         if name not in target.signature.parameters:
             raise CaptureError(
@@ -48,6 +47,37 @@ def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None
             )
         if name in arguments and type(arguments[name]) not in (int, float):
             raise CaptureError(f"dynamic-numbers: {name} is a {type(arguments[name]).__name__}, not a number")
+
+
+def _tensors(value: object, steps: Sequence[str], name: str) -> Iterator[torch.Tensor]:
+    """The tensors at the end of a path: attributes, keys and indices, and `*` for all items of a container.
+
+    A sample may have None, or an empty container, instead: a cache that nothing is in yet.
+    """
+    if value is None:
+        return
+    if not steps:
+        if not isinstance(value, torch.Tensor):
+            raise CaptureError(f"dynamic-shapes.{name}: a {type(value).__name__}, not a tensor")
+        yield value
+        return
+    step, *rest = steps
+    for part in _parts(value, step, name):
+        yield from _tensors(part, rest, name)
+
+
+def _parts(value: object, step: str, name: str) -> Iterable[object]:
+    if step == "*" and isinstance(value, dict):
+        return value.values()
+    if step == "*" and isinstance(value, (list, tuple)):
+        return value
+    if isinstance(value, dict) and step in value:
+        return [value[step]]
+    if isinstance(value, (list, tuple)) and step.isdecimal():
+        return value[int(step) : int(step) + 1]
+    if not isinstance(value, (list, dict)) and hasattr(value, step):
+        return [getattr(value, step)]
+    raise CaptureError(f"dynamic-shapes.{name}: a {type(value).__name__} has no {step!r}")
 
 
 def _takes_any_keyword(signature: inspect.Signature) -> bool:

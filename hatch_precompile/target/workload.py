@@ -10,40 +10,47 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from hatch_precompile.config import Entrypoint
-from hatch_precompile.errors import CaptureError
+from hatch_precompile.errors import BuildError, CaptureError
 from hatch_precompile.target.call import Sample, copied, mode_context
 from hatch_precompile.target.finding import Declared, find_declared, find_reference
 
-__all__ = ["recorded_calls"]
+__all__ = ["Through", "recorded_calls"]
 
 _Record = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
+Through = Callable[[Sample, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+"""Makes a recorded call: gets the sample of it, a copy, and the call with the arguments themselves."""
 
 
-def recorded_calls(entrypoint: Entrypoint, reference: str, mode: str) -> list[Sample]:
+def recorded_calls(
+    entrypoint: Entrypoint, reference: str, mode: str, through: Through | None = None
+) -> list[Sample]:
     """Run the workload in a mode of the entrypoint's; the calls of the target that it makes, in their order.
 
     A call that the target makes of itself is part of the outer one. A call in another mode is none of
-    these. Raises CaptureError if no call is left, or the workload fails.
+    these; with "inference" one that the workload leaves in no mode of its own is made in that. through: what
+    makes the calls; while it does nothing is recorded, and the target is as without this. Raises
+    CaptureError if no call is left, or the workload fails.
     """
     declared = find_declared(entrypoint)
     what = f'workload = "{reference}"'
     workload = find_reference(reference, "workload")
     if not callable(workload):
         raise CaptureError(f"{what} is a {type(workload).__name__}; a workload is a function")
-    recorder = _Recorder(mode, what)
+    recorder = _Recorder(mode, what, _watching(declared), through)
     try:
-        with _watching(declared)(recorder.call), mode_context(mode):
+        # What it makes outside of its calls, a model above all, its users make in no inference mode.
+        with recorder.watching(), mode_context("no_grad" if mode == "inference" else mode):
             workload()
     except Exception as error:
         if recorder.failure is not None:
-            raise recorder.failure from error
+            raise recorder.failure from None
         raise CaptureError(f"{what} raised {type(error).__name__}: {error}") from error
     if recorder.failure is not None:
         raise recorder.failure
@@ -59,13 +66,32 @@ def recorded_calls(entrypoint: Entrypoint, reference: str, mode: str) -> list[Sa
 
 
 class _Recorder:
-    def __init__(self, mode: str, what: str) -> None:
+    def __init__(
+        self,
+        mode: str,
+        what: str,
+        watch: Callable[[_Record], AbstractContextManager[None]],
+        through: Through | None,
+    ) -> None:
         self.mode = mode
         self.what = what
         self.samples: list[Sample] = []
         self.other_modes: set[str] = set()
-        self.failure: CaptureError | None = None
+        self.failure: BuildError | None = None
         self._now = threading.local()
+        self._watch = watch
+        self._watched = ExitStack()
+        self._through = through
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Have every call of the target go through `call`."""
+        try:
+            self._watched.enter_context(self._watch(self.call))
+            yield
+        finally:
+            self._watched.close()
 
     def call(
         self, function: Callable[..., Any], owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -73,28 +99,52 @@ class _Recorder:
         """Make a call of the target, and remember what it was given: the call may change that."""
         if getattr(self._now, "inside", False):
             return function(*args, **kwargs)
-        mode = _mode()
+        if self.mode == "inference" and _mode() == "no_grad":
+            with mode_context("inference"):
+                return self.call(function, owner, args, kwargs)
+        mode, sample = _mode(), None
         if mode == self.mode:
-            self._remember(owner, args, kwargs)
+            sample = self._remember(owner, args, kwargs)
         else:
             self.other_modes.add(mode)
         self._now.inside = True
         try:
+            if sample is not None and self._through is not None:
+                return self._made(self._through, sample, function, args, kwargs)
             return function(*args, **kwargs)
         finally:
             self._now.inside = False
 
-    def _remember(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _made(
+        self,
+        through: Through,
+        sample: Sample,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """The call, of a target that is as it is for its users: guards look at functions and classes."""
+        with self._turn:
+            self._watched.close()
+            try:
+                return through(sample, function, args, kwargs)
+            except BuildError as error:
+                self.failure = self.failure or error  # the workload may catch what is raised in it
+                raise
+            finally:
+                self._watched.enter_context(self._watch(self.call))
+
+    def _remember(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sample | None:
         try:
             sample = copied(Sample(args, kwargs, owner, self.mode))
         except Exception as error:
             number = len(self.samples) + 1
-            # The workload may catch what is raised in it.
             self.failure = self.failure or CaptureError(
                 f"{self.what}: the arguments of call {number} cannot be copied: {error}"
             )
-            return
+            return None
         self.samples.append(sample)
+        return sample
 
 
 def _mode() -> str:

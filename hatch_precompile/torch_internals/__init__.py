@@ -28,7 +28,7 @@ from hatch_precompile.torch_internals.dynamo import (
 )
 from hatch_precompile.torch_internals.folding_results import Call, Folded, Obstacle
 from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
-from hatch_precompile.torch_internals.settings import capture_settings, compiler_settings
+from hatch_precompile.torch_internals.settings import Numbers, capture_settings, compiler_settings
 
 __all__ = [
     "NO_OPERATIONS",
@@ -36,6 +36,7 @@ __all__ = [
     "CompiledGraph",
     "Folded",
     "FrameTrace",
+    "Numbers",
     "Obstacle",
     "capture_settings",
     "compile_graph",

@@ -73,13 +73,13 @@ def _words(value: Any) -> Any:
 
 @contextlib.contextmanager
 def capture_settings(
-    options: dict[str, Any], graphs_expected: int, numbers: Sequence[str] = ()
+    options: dict[str, Any], graphs_expected: int, numbers: Sequence[str] = (), headers: str = ""
 ) -> Iterator[Numbers]:
     """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
 
     Static unless declared dynamic, as the arguments called `numbers` are; no recompile limit; one library
     per graph with a C++ wrapper, for any number of threads; nothing read from or left in the caches of this
-    machine.
+    machine: compiled headers are kept in the folder `headers`, by all who are given the same.
     """
     import torch._dynamo.config as dynamo_config
     import torch._functorch.config as functorch_config
@@ -119,6 +119,7 @@ def capture_settings(
         ),
         _without_paths(),
         _side_by_side(),
+        _headers_in(headers),
         regions_for_any_threads(),
         linear_layers_by_processor(),
         _symbolic(symbolic := Numbers(numbers)),
@@ -170,6 +171,22 @@ def _side_by_side() -> Iterator[None]:
         yield
     finally:
         codecache._worker_compile_cpp = build_in_turn
+
+
+@contextlib.contextmanager
+def _headers_in(folder: str) -> Iterator[None]:
+    """Have compiled headers kept there. They have the paths of this environment in their names, so that in
+    torch's folder for them, which is the user's, each isolated build would leave 300 MB that no other reads.
+    """
+    from torch._inductor import codecache
+
+    kept = codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR
+    if folder:
+        codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = folder, str(Path(folder) / "locks")
+    try:
+        yield
+    finally:
+        codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = kept
 
 
 # Where kernels note that they divided by zero is one variable for all libraries of a process. Ours do not

@@ -19,8 +19,10 @@ from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.target.call import Sample, copied, copy_of, mode_context
-from hatch_precompile.target.finding import Target, find_targets
+from hatch_precompile.target.description import described
+from hatch_precompile.target.finding import Target, find_target, find_targets
 from hatch_precompile.target.samples import samples_of
+from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
 from hatch_precompile.verify.parent import Request, SampleResult
 
@@ -60,19 +62,64 @@ class _Verification:
             ) from error
         self.miss: type[Exception] = errors.PrecompileError
         self.variant = request.variant or None
+        sys.addaudithook(_refuse_side_effects)
 
     def run(self) -> list[SampleResult]:
         _seed()
         samples = list(samples_of(self.entrypoint))
-        results = self._from_the_bundle(samples)
+        others = self._calls_that_are_others_when_served(samples)
+        everything = [*samples, *others.values()]
+        results = self._from_the_bundle(everything)
         self.runtime.uninstall()
         os.environ["HATCH_PRECOMPILE"] = "off"
         _seed()
-        targets = self._targets_again(samples)
+        again = self._targets_again(samples)
+        again += [again[number] for number in others]
         return [
-            result if result.problem else self._beside_eager(target, sample, result, answers, len(samples))
-            for target, sample, (result, answers) in zip(targets, samples, results, strict=True)
+            result if result.problem else self._beside_eager(target, sample, result, answers, len(again))
+            for target, sample, (result, answers) in zip(again, everything, results, strict=True)
         ]
+
+    def _calls_that_are_others_when_served(self, samples: list[Sample]) -> dict[int, Sample]:
+        """Calls of the workload, by their number, that get something else where those before them are served
+        from the bundle: tensors of other strides, say. A call that is not served is said.
+        """
+        others: dict[int, Sample] = {}
+        workload = self.entrypoint.workload
+        if workload is None or self.entrypoint.activate == "compile":
+            return others
+        number = 0
+
+        def through(sample: Sample, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            nonlocal number
+            hits = self._hits()
+            with _guarded_from_side_effects():
+                result = call(*args, **kwargs)
+            served = self._hits() > hits
+            if not served:
+                why = self._why(find_target(self.entrypoint, sample.owner), sample)
+                self._note(
+                    f"call {number + 1} of the workload",
+                    f"not served where the calls before it are, so it runs as Python: {why}",
+                )
+            elif number < len(samples) and _looks(sample) != _looks(samples[number]):
+                others[number] = sample
+            number += 1
+            return result
+
+        os.environ["HATCH_PRECOMPILE"] = "quiet"
+        self._install()
+        _seed()
+        for mode in self.entrypoint.modes:
+            recorded_calls(self.entrypoint, workload, mode, through)
+        self.runtime.uninstall()
+        return others
+
+    def _install(self) -> None:
+        try:
+            self.runtime.install(self.variant)
+        except self.miss as error:  # what is a warning elsewhere
+            raise VerifyError(str(error)) from error
 
     def _targets_again(self, samples: list[Sample]) -> list[Target]:
         """What the samples call, made anew: the first calls may have changed it."""
@@ -89,16 +136,15 @@ class _Verification:
     def _from_the_bundle(self, samples: list[Sample]) -> list[tuple[SampleResult, list[dict[str, Any]]]]:
         """What each sample did, and its answers."""
         os.environ["HATCH_PRECOMPILE"] = self.strict
+        self._install()
+        _seed()
         try:
-            self.runtime.install(self.variant)
-            _seed()
             targets = find_targets(self.entrypoint, samples)
-            # Of the calls of each sample the first asks the guards as Python, the others as native code.
-            entries: Any = importlib.import_module(f"{self.runtime.__name__}.entries")
-            entries.NATIVE_AFTER = 1
-        except self.miss as error:  # what is a warning elsewhere
+        except self.miss as error:
             raise VerifyError(str(error)) from error
-        sys.addaudithook(_refuse_side_effects)
+        # Of the calls of each sample the first asks the guards as Python, the others as native code.
+        entries: Any = importlib.import_module(f"{self.runtime.__name__}.entries")
+        entries.NATIVE_AFTER = 1
         results = [
             self._call(target, sample, number, len(samples))
             for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1)
@@ -232,6 +278,10 @@ class _Verification:
                 return f"no entry's guards accept it ({type(error).__name__}: {error})"
             return "; ".join(report["reason"] for report in reports)
         return "no entry's guards accept it"
+
+
+def _looks(sample: Sample) -> Any:
+    return described((sample.args, sample.kwargs), attributes=True)
 
 
 def _run(call: Callable[..., Any], sample: Sample, mode: str) -> tuple[dict[str, Any], float]:

@@ -1,6 +1,6 @@
 """`make models`: models that nobody here wrote, each built, called in fresh processes, beside eager code.
 
-make models                                    all, small
+make models                                    all, small: some 430
 make models MODELS="--models bert,nn_lstm"     some
 make models MODELS="--size large"              a dozen of transformers in their true sizes
 make models MODELS="--resume --jobs 4"         go on with a run that was stopped
@@ -90,7 +90,7 @@ def fine(result: dict[str, Any]) -> bool:
 def main() -> int:
     options = _arguments()
     known = dict(_cases(options.size))
-    names = options.models or [name for name, case in known.items() if not options.subset or case.in_subset]
+    names = options.models or list(known)
     run = Run(options.out, options.resume)
     # Processes: builds of one process end together.
     context = multiprocessing.get_context("spawn")
@@ -119,6 +119,11 @@ def _cases(size: str) -> Iterator[tuple[str, Case]]:
         needed = name.partition("_")[0].replace("x", "x_transformers").replace("geometric", "torch_geometric")
         if needed == "nn" or importlib.util.find_spec(needed):
             yield name, Case(libraries.target(name), "", "", "gallery.libraries", name)
+    if importlib.util.find_spec("timm"):
+        from gallery import timm_families
+
+        for name in timm_families.NAMES:
+            yield f"timm_{name}", Case(timm_families.target(name), "", "", "gallery.timm_families", name)
 
 
 def _entrypoint(name: str, case: Case) -> dict[str, Any]:

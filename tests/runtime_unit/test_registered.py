@@ -99,3 +99,17 @@ def test_what_is_registered_is_found_and_most_is_not_asked() -> None:
     assert set(inputs.registered(classes)) == {(1, 0), (2, 0), (3, 0), (4, 0), (2, 5), (7, 6)}
     may_be = inputs._may_be_registered(collections.abc.Mapping)
     assert [may_be(cls) for cls in (dict, list, Ball)] == [True, False, False]
+
+
+class HasWeight(Protocol):
+    def weight(self) -> int: ...
+
+
+class HasScale(HasWeight, Protocol): ...
+
+
+def test_a_protocol_that_cannot_be_asked_is_not_in_the_way() -> None:
+    with pytest.raises(TypeError, match="runtime_checkable"):
+        issubclass(Ball, HasWeight)
+    classes = dict(enumerate([HasWeight, Ball, Shape, HasScale]))
+    assert inputs.registered(classes) == ((1, 2),)

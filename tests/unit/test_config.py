@@ -194,15 +194,22 @@ class TestDynamicShapes:
             ),
             (
                 {"x": {"-1": "batch"}},
-                'dynamic-shapes.x.-1: expected the number of a dimension, 0 or more, as key, got "-1"',
+                "dynamic-shapes.x.-1: expected the number of a dimension, 0 or more, as key "
+                '(a way into an argument is one key, in quotes), got "-1"',
             ),
             (
                 {"x": {"first": "batch"}},
-                'dynamic-shapes.x.first: expected the number of a dimension, 0 or more, as key, got "first"',
+                "dynamic-shapes.x.first: expected the number of a dimension, 0 or more, as key "
+                '(a way into an argument is one key, in quotes), got "first"',
             ),
             (
                 {"x": {"0": 64}},
                 "dynamic-shapes.x.0: expected the name of the dimension or { name, min, max }, got 64",
+            ),
+            (
+                {"x..keys": {"0": "batch"}},
+                'dynamic-shapes: expected an argument or a way into one, such as "cache.layers.*.keys", as '
+                'key, got "x..keys"',
             ),
             ({"x": {"0": "a b"}}, 'dynamic-shapes.x.0: expected a name, such as "batch", got "a b"'),
             (

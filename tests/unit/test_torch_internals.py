@@ -221,6 +221,15 @@ class TestTracing:
             assert torch._dynamo.config.record_runtime_overhead is False
         assert torch._inductor.config.cpp_wrapper is False
 
+    def test_compiled_headers_are_kept_where_the_build_says(self, tmp_path: Path) -> None:
+        from torch._inductor import codecache
+
+        before = codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR
+        with torch_internals.capture_settings({}, graphs_expected=9, headers=str(tmp_path)):
+            now = codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR
+        assert now == (str(tmp_path), str(tmp_path / "locks"))
+        assert before == (codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR) != now
+
     def test_numbers_stay_symbolic_where_dynamo_thinks_it_has_seen_several(self) -> None:
         from torch._dynamo import pgo
         from torch._dynamo.variables import builder

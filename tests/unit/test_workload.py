@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,11 @@ import pytest
 import torch
 
 from hatch_precompile.config import Entrypoint
-from hatch_precompile.errors import CaptureError
+from hatch_precompile.errors import CaptureError, Unsupported
 from hatch_precompile.target.call import Sample, copied
 from hatch_precompile.target.finding import find_targets
 from hatch_precompile.target.samples import samples_of
+from hatch_precompile.target.workload import recorded_calls
 
 SOURCES = Path(__file__).parent / "workload"
 
@@ -101,11 +103,16 @@ class TestFunctions:
 
 
 class TestModes:
-    def test_the_workload_runs_in_the_entrypoints_mode(self) -> None:
-        samples = recorded("double", "function", mode="inference")
-        assert sizes(samples) == [1, 2]
-        assert copied(samples[0]).args[0].is_inference()
-        assert not copied(recorded("double", "function")[0]).args[0].is_inference()
+    def test_the_calls_are_in_the_entrypoints_mode(self) -> None:
+        assert sizes(recorded("double", "function", mode="inference")) == [1, 2]
+        (sample,) = recorded("double", "checked", mode="inference")
+        # But what the workload makes beside them is in none, as a user's model is.
+        assert (sample.mode, sample.args[0].is_inference()) == ("inference", False)
+
+    def test_one_that_sets_it_itself(self) -> None:
+        (sample,) = recorded("double", "inferring", mode="inference")
+        assert copied(sample).args[0].is_inference()
+        assert 'never with mode = "no_grad"' in error("double", "inferring")
 
     def test_a_call_in_another_mode_is_no_sample(self) -> None:
         assert sizes(recorded("double", "both_modes")) == [2]
@@ -142,3 +149,35 @@ def test_the_class_is_restored_after_a_failure_too() -> None:
     module = importlib.import_module("used_model")
     assert torch.equal(module.double(torch.ones(1)), torch.full((1,), 2.0))
     assert module.double.__code__.co_name == "double"
+
+
+class TestCallsMadeByAnother:
+    """`through` makes the calls, of a target that is as it is for its users."""
+
+    @pytest.mark.parametrize(
+        ("target", "workload", "of"),
+        [("Net", "net", "used_model.Net.forward"), ("double", "function", "used_model.double")],
+    )
+    def test_it_gets_each_and_its_answer_is_the_workloads(self, target: str, workload: str, of: str) -> None:
+        used_model: Any = importlib.import_module("used_model")
+        _, *path = of.split(".")
+        original = functools.reduce(getattr, path, used_model)
+        seen: list[Any] = []
+
+        def through(sample: Sample, call: Any, args: Any, kwargs: Any) -> Any:
+            assert functools.reduce(getattr, path, used_model) is original
+            seen.append(sample)
+            assert not any(copy is given for copy, given in zip(sample.args, args, strict=True))
+            return call(*args, **kwargs)
+
+        made = recorded_calls(entrypoint(target, workload), f"used:{workload}", "no_grad", through)
+        assert seen == made
+        assert sizes(made) == sizes(recorded(target, workload))
+        assert functools.reduce(getattr, path, used_model) is original
+
+    def test_what_stops_it_is_raised_though_the_workload_catches_it(self) -> None:
+        def through(*_: Any) -> Any:
+            raise Unsupported("what", "where", "advice")
+
+        with pytest.raises(Unsupported, match="what"):
+            recorded_calls(entrypoint("double", "careless"), "used:careless", "no_grad", through)

@@ -346,7 +346,7 @@ class _Function:
         dotted = ast.unparse(node)
         root = dotted.partition(".")[0]
         if (
-            root in ("dict", "list")
+            (root in ("dict", "list") and _is_dotted(node))
             or _is_of_torch(dotted)
             or re.fullmatch(r"T\d+\.check|state\.check", dotted)
         ):
@@ -403,6 +403,12 @@ def _argument_of(node: ast.expr, function: str) -> ast.expr | None:
     if isinstance(node, ast.Call) and ast.unparse(node.func) == function and len(node.args) == 1:
         return node.args[0]
     return None
+
+
+def _is_dotted(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
 
 
 def _is_of_torch(dotted: str) -> bool:

@@ -1,9 +1,13 @@
 """A build with two such children."""
 
+import signal
 import sys
 from pathlib import Path
 
 from hatch_precompile.processes import in_parallel, run_module, stopping_children
+
+# A shell has what it starts in the background ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def say(line):  # two threads: a line is one piece of writing

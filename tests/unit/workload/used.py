@@ -1,5 +1,7 @@
 """Workloads: each calls targets in its own way, or fails."""
 
+import contextlib
+
 import torch
 from used_model import Heir, Net, Plain, Special, double
 
@@ -54,3 +56,17 @@ def stubborn():
 
 
 NUMBER = 5
+
+
+def careless():
+    with contextlib.suppress(Exception):
+        double(torch.zeros(1))
+
+
+def checked():
+    assert double(torch.zeros(1)).is_inference()
+
+
+def inferring():
+    with torch.inference_mode():
+        double(torch.zeros(1))
