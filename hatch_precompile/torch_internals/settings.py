@@ -112,8 +112,8 @@ def capture_settings(
                 "cpp_wrapper_build_separate": True,
                 "fx_graph_cache": False,
                 "fx_graph_remote_cache": False,
-                # Precompiling torch's headers costs as much as it saves on about three graphs.
-                "cpp_cache_precompile_headers": graphs_expected > 3,
+                # Precompiling torch's headers takes the time that it saves on about six graphs.
+                "cpp_cache_precompile_headers": graphs_expected > 6,
                 **options,
             }
         ),

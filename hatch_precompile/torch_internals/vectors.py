@@ -28,15 +28,20 @@ _VECTOR_FLAGS = {
 }
 
 
+# Inductor's own word on these is needed: whether the compiler knows all of them depends on its version.
+_ASKED = {"amx_tile"}
+
 # Instances of inductor's classes, and each without what it found.
 _PLAIN: dict[int, tuple[Any, Any]] = {}
 
 
 def _plain(isa: Any) -> Any:
-    """A set of vectors without what it found on this machine: BF16 and FP16 add to the flags of its class.
+    """A set of vectors that works here, without what it may have found out: BF16 and FP16 add to the flags of
+    its class.
 
-    Inductor asks for every kernel whether it works here. It starts a compiler and a process to find out, and
-    then looks for BF16 again. That it works was found out before it got into the list.
+    Inductor asks each set, for every kernel, whether it works. It starts a compiler and a process to find
+    out: eight seconds on a machine with AVX-512, in each process that captures. The capabilities say that
+    the CPU has it, and every compiler that can build torch's headers knows its instructions.
     """
     known = _PLAIN.get(id(isa))
     if known is None or known[0] is not isa:
@@ -66,6 +71,10 @@ def vectors_within(capabilities: Collection[str]) -> Iterator[None]:
     def within() -> list[Any]:
         if platform.machine() not in ("x86_64", "AMD64"):
             return list(of_this_machine())
+        if not _ASKED & set(capabilities):
+            known = (cpu_vec_isa.VecAVX512, cpu_vec_isa.VecAVX2)
+            every = [_plain(isa) for isa in cpu_vec_isa.supported_vec_isa_list if isinstance(isa, known)]
+            return [isa for isa in every if needed(isa) <= set(capabilities)]
         found = []
         for isa in of_this_machine():
             found += [each for each in (isa, _plain(isa)) if needed(each) <= set(capabilities)][:1]
