@@ -21,6 +21,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,10 +65,11 @@ class Page:
     def commands(self) -> list[tuple[str, str]]:
         return [each for block in self.blocks() for each in block.commands()]
 
-    def script(self) -> str:
+    def script(self, before: Sequence[str] = ()) -> str:
         """The whole page as one program for the shell. What each command prints ends with a line of ours."""
         lines = [
             "set -e",
+            *before,
             # The third and the fourth of the substitutions.
             'python() { if [ "$1 $2" = "-m build" ]; then shift 2; set -- -m build --no-isolation "$@"; fi',
             '    command python "$@"; }',
@@ -85,33 +87,36 @@ class Page:
                 ]
         return "\n".join(lines) + "\n"
 
-    def run(self, work: Path, environment: dict[str, str] | None = None) -> None:
-        """Run it in the folder `work / "empty"`. Fails where a command prints something else."""
-        said = self._said(work, environment or {})
+    def run(self, work: Path, before: Sequence[str] = ()) -> None:
+        """Run it in the folder `work / "empty"`. Fails where a command prints something else.
+
+        before: commands that are not on the page
+        """
+        said = self._said(work, before)
         checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         assert len(said) == len(self.commands()) > 5
         for (command, expected), printed in zip(self.commands(), said, strict=True):
             assert checker.check_output(expected, printed, flags), f"$ {command}\n{printed}"
 
-    def _said(self, work: Path, environment: dict[str, str]) -> list[str]:
+    def _said(self, work: Path, before: Sequence[str]) -> list[str]:
         """What each command printed."""
         plugin = _install_plugin(work)
         (work / "empty").mkdir()
         (work / "home").mkdir()
         finished = subprocess.run(
             ["bash"],
-            input=self.script(),
+            input=self.script(before),
             cwd=work / "empty",
             env={
                 "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
                 "HOME": str(work / "home"),
                 "PYTHONPATH": os.pathsep.join([str(plugin), sysconfig.get_path("purelib")]),
                 "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONUNBUFFERED": "1",  # what is printed and what is logged come in their order, as in a terminal
+                # What is printed and what is logged come in their order, as in a terminal.
+                "PYTHONUNBUFFERED": "1",
                 "PIP_CONFIG_FILE": os.devnull,
                 "PIP_NO_INDEX": "1",
                 "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-                **environment,
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
