@@ -106,7 +106,7 @@ def build_bundle(
 def children_preloaded(verify: bool = True) -> Iterator[None]:
     """Let the children's imports begin at once."""
     with contextlib.ExitStack() as servers:
-        servers.enter_context(preloaded(CAPTURE, "hatch_precompile.capture.session", inherit=True))
+        servers.enter_context(preloaded(CAPTURE, "hatch_precompile.capture.preloaded", inherit=True))
         if verify:
             servers.enter_context(preloaded(VERIFY, "hatch_precompile.verify.samples", inherit=False))
         yield

@@ -28,6 +28,7 @@ def main(path: str) -> int:
     try:
         import torch
 
+        import hatch_precompile.capture.preloaded  # noqa: F401 - also where nothing was
         from hatch_precompile.capture.session import capture
         from hatch_precompile.config.variants import variants_for_this_machine
 

@@ -6,6 +6,7 @@ A child has the environment, the paths and the pipes that it would have as `pyth
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -17,10 +18,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 __all__ = ["ForkServer", "Forked", "serve"]
 
@@ -177,4 +179,25 @@ def _run(asked: dict[str, Any]) -> None:
     importlib.invalidate_caches()
     module, *arguments = asked["argv"]
     sys.argv[:] = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        _exit(error.code)
+    except BaseException:
+        traceback.print_exc()
+        _exit(1)
+    _exit(0)
+
+
+def _exit(code: object) -> NoReturn:
+    """End as a process of Python does, but for giving back the memory it was forked with: that takes longer
+    than most of what a child does. The kernel has it back at once."""
+    if code is not None and not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code or 0)

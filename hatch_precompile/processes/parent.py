@@ -205,6 +205,7 @@ def _listen(process: Process, streams: dict[int, _Lines], quiet_limit: float) ->
     timed_out = False
     heard = time.monotonic()
     ended: float | None = None
+    pause = _POLL / 64
     with selectors.DefaultSelector() as selector:
         for stream in streams:
             selector.register(stream, selectors.EVENT_READ)
@@ -227,7 +228,8 @@ def _listen(process: Process, streams: dict[int, _Lines], quiet_limit: float) ->
                 timed_out = True
                 _kill_group(process)
             if not selector.get_map() and ended is None:
-                time.sleep(_POLL)  # it has closed its output, and may be silent for as long as any
+                time.sleep(pause)  # most that close their output end at once; it may be silent for long, too
+                pause = min(2 * pause, _POLL)
     for lines in streams.values():
         lines.feed(b"", final=True)
     return timed_out
