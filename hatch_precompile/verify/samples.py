@@ -267,17 +267,15 @@ class _Verification:
         left_out = self._status()["left_out"]
         if left_out:
             return "; ".join(left_out)
-        if target.kind == "module class":
-            try:
-                reports = self.runtime.explain(
-                    self.entrypoint.name, target.call, *sample.args, **sample.kwargs
-                )
-            except KeyError as error:
-                return str(error.args[0])
-            except Exception as error:  # the miss is the news; why it cannot be explained comes with it
-                return f"no entry's guards accept it ({type(error).__name__}: {error})"
-            return "; ".join(report["reason"] for report in reports)
-        return "no entry's guards accept it"
+        owner = target.call if target.kind == "module class" else getattr(target.call, "__self__", None)
+        given = sample.args if owner is None else (owner, *sample.args)
+        try:
+            reports = self.runtime.explain(self.entrypoint.name, *given, **sample.kwargs)
+        except KeyError as error:
+            return str(error.args[0])
+        except Exception as error:  # the miss is the news; why it cannot be explained comes with it
+            return f"no entry's guards accept it ({type(error).__name__}: {error})"
+        return "; ".join(report["reason"] for report in reports) or "no entry's guards accept it"
 
 
 def _looks(sample: Sample) -> Any:
