@@ -19,8 +19,8 @@ def record(zoo: Site) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_each_call_is_a_sample_and_those_that_one_entry_serves_share_it(zoo: Site) -> None:
     entrypoint, frame = record(zoo)
     assert entrypoint["samples"] == 3
-    # The first call's input is made in the mode; the later ones are another object's, or an output.
-    assert [entry["sample"] for entry in frame["entries"]] == [0]
+    # The first call's input is made before the mode; that of the second, and of another object, in it.
+    assert [entry["sample"] for entry in frame["entries"]] == [0, 1]
 
 
 def test_the_bundle_says_what_makes_its_samples(zoo: Site) -> None:
