@@ -173,6 +173,9 @@ class _Session:
         return captured
 
     def _compile_guards(self) -> None:
+        for line in self.native_guards.left_in_python:
+            text = f"a guard runs as Python, which is slower, because of: {line}"
+            self.report(Event(step="note", text=text))
         problem = self.native_guards.compile(self.directory / GUARDS)
         if problem:
             text = f"guards run as Python, because their C code does not compile: {problem.splitlines()[0]}"

@@ -10,7 +10,6 @@ from typing import Any
 from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
 from hatch_precompile.lower.native.library import NativeGuards
-from hatch_precompile.lower.native.translation import Untranslatable
 from hatch_precompile.records import GUARDS, MARSHAL, EntryRecord
 
 __all__ = ["LoweredEntry", "modules_named", "write_entry"]
@@ -46,10 +45,7 @@ def write_entry(
     place = f"entries/{entry.number}"
     text = f"# Guards of {entry.function}, sample {entry.sample + 1} of {entrypoint}.\n{guards.source}"
     name = f"<guards of {entry.function}>"
-    try:
-        native = native_guards.add(text)
-    except Untranslatable:
-        native = None
+    native = native_guards.add(text)
     head = (
         function_codes(guards.stub, name)[0],
         code.code,

@@ -10,7 +10,7 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-from hatch_precompile.lower.native.translation import Translation
+from hatch_precompile.lower.native.translation import Translation, Untranslatable
 
 __all__ = ["NativeGuard", "NativeGuards"]
 
@@ -47,11 +47,17 @@ class NativeGuards:
     def __init__(self) -> None:
         self._functions: list[str] = []
         self._sizes: list[int] = []
+        self.left_in_python: list[str] = []
+        """The lines for which there was no C, one for each guard that has such."""
 
-    def add(self, text: str) -> NativeGuard:
-        """Translate a guard's text. Raises Untranslatable."""
+    def add(self, text: str) -> NativeGuard | None:
+        """Translate a guard's text. Returns None if it has to stay Python."""
         number = len(self._functions)
-        translated = Translation(f"guard{number}", ast.parse(text))
+        try:
+            translated = Translation(f"guard{number}", ast.parse(text))
+        except Untranslatable as error:
+            self.left_in_python.append(str(error))
+            return None
         self._functions.append(translated.source())
         self._sizes.append(len(translated.names) + len(translated.literals))
         return number, tuple(translated.names), tuple(translated.literals)
