@@ -31,14 +31,11 @@ def watch_values(watch: Callable[..., None]) -> None:
         for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl", "tp_repr_impl"):
             if name in vars(kind):
                 watch(kind, name, _set_order)
-    if "pop" in vars(sets.SetVariable):  # from torch 2.14 on each method of a set is one of the class
-        watch(sets.SetVariable, "pop", _set_pop)
-    else:
-        watch(sets.SetVariable, "call_method", _set_method)
-        # Only where each change of a set comes through here is it known how a set came about.
-        watch(builtin.BuiltinVariable, "call_set", _new_set)
-        for name in [name for name in vars(sets.SetVariable) if name.startswith("nb_inplace_")]:
-            watch(sets.SetVariable, name, _set_operator)
+    # Each change of a set comes through here: it is known how it came about.
+    watch(sets.SetVariable, "call_method", _set_method)
+    watch(builtin.BuiltinVariable, "call_set", _new_set)
+    for name in [name for name in vars(sets.SetVariable) if name.startswith("nb_inplace_")]:
+        watch(sets.SetVariable, name, _set_operator)
     watch(sets.SetVariable, "as_python_constant", _set_in_words)
     watch(lists.ListVariable, "call_method", _list_method)
 
@@ -129,8 +126,8 @@ def _hashed_otherwise(variable: Any) -> bool:
 def _ordered_otherwise(variable: Any) -> bool:
     """Whether dynamo goes through a set in another order in another process.
 
-    Its own sets are as ordered as dicts: one that the traced code makes, empty, and adds to is the same
-    wherever it is traced.
+    Its own sets are as ordered as dicts: one that the traced code makes of a list, or empty and adds to, is
+    the same wherever it is traced.
     """
     return id(variable) not in folded().inserted and _hashed_otherwise(variable)
 
@@ -188,17 +185,12 @@ def _orderless(tx: Any) -> bool:
     return False
 
 
-def _set_pop(own: Callable[..., Any]) -> Callable[..., Any]:
-    def pop(self: Any, tx: Any, *args: Any) -> Any:
-        if _hashed_otherwise(self):
-            stop("pop() of a set of other elements than numbers", _SORT)
-        return own(self, tx, *args)
-
-    return pop
-
-
 def _set_method(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.sets import SetVariable
+
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if not isinstance(self, SetVariable):  # from torch 2.14 on it is a method of every variable
+            return own(self, tx, name, args, kwargs)
         if name == "pop" and _hashed_otherwise(self):
             stop("pop() of a set of other elements than numbers", _SORT)
         if name in _CHANGING and not (name == "update" and all(map(_is_ordered, args))):
@@ -224,7 +216,7 @@ def _is_ordered(variable: Any) -> bool:
 def _new_set(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_set(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
         made = own(self, tx, *args, **kwargs)
-        if not args and not kwargs:
+        if all(map(_is_ordered, args)) and not kwargs:
             folded().inserted[id(made)] = made
         return made
 

@@ -475,6 +475,8 @@ REFUSED = {
     things.unpacks_names: "the order of a set of other elements than numbers",
     things.pops_a_name: "pop() of a set of other elements than numbers",
     things.gathers_a_sets_names: "the order of a set of other elements than numbers",
+    things.gathers_a_lists_and_a_sets_names: "the order of a set of other elements than numbers",
+    things.gathers_the_names_of_a_copy: "the order of a set of other elements than numbers",
     things.joins_a_set: "the order of a set of other elements than numbers",
     things.prints_gathered_names: "the order of a set of other elements than numbers",
     things.pops_a_gathered_name: "pop() of a set of other elements than numbers",
@@ -499,6 +501,7 @@ def test_what_cannot_be_compared_stops_the_build(call: Any) -> None:
         things.looks_a_name_up,
         things.loops_over_numbers,
         things.gathers_names,
+        things.gathers_a_lists_names,
     ],
     ids=lambda call: call.__name__,
 )

@@ -230,6 +230,29 @@ def gathers_names(x: Tensor) -> Tensor:
     return x
 
 
+KINDS = ["sin", "exp", "sin", "tanh"]
+
+
+def gathers_a_lists_names(x: Tensor) -> Tensor:
+    for name in set(KINDS):
+        x = getattr(torch, name)(x)
+    return x
+
+
+def gathers_a_lists_and_a_sets_names(x: Tensor) -> Tensor:
+    names = set(["cos"])  # noqa: C405
+    names.update(NAMES)
+    for name in names:
+        x = getattr(torch, name)(x)
+    return x
+
+
+def gathers_the_names_of_a_copy(x: Tensor) -> Tensor:
+    for name in set(set(NAMES)):
+        x = getattr(torch, name)(x)
+    return x
+
+
 def gathers_a_sets_names(x: Tensor) -> Tensor:
     names: set[str] = set()
     names.update(NAMES)
