@@ -187,7 +187,9 @@ class _Comparison:
             if not _are_close(ours, theirs):
                 torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerances)
         except AssertionError as error:
-            raise VerifyError(f"{self.label}: {path} differs from eager: {error}") from None
+            problem = _apart_as_a_whole(ours, theirs)
+            if problem is not None:
+                raise VerifyError(f"{self.label}: {path} differs from eager: {error}{problem}") from None
         except Exception as error:
             self.note(f"{path} is a {_name(ours)}, which torch.testing cannot compare: {_words(error)}")
             return
@@ -240,6 +242,39 @@ def _are_close(ours: Any, theirs: Any) -> bool:
         return False
     relative, absolute = _TOLERANCES.get(ours.dtype, (0.0, 0.0))
     return bool(relative) and torch.allclose(ours, theirs, relative, absolute, equal_nan=True)
+
+
+# Of the root mean square of the values, that of the difference. Sums of products in another order are this
+# far apart after some layers: elements near zero by many times their own size, single ones by five times as
+# much as the rest. A library that computes in the next smaller type is further away, by ten times or more.
+_AS_A_WHOLE = {torch.float64: 1e-10, torch.float32: 3e-5, torch.float16: 2.5e-3, torch.bfloat16: 2e-2}
+
+
+def _apart_as_a_whole(ours: Any, theirs: Any) -> str | None:
+    """What a large tensor differs by, too, whose elements are not all close. None if as a whole it is close."""
+    limit = _AS_A_WHOLE.get(ours.dtype) if isinstance(ours, torch.Tensor) else None
+    if limit is None or ours.layout is not torch.strided or ours.numel() < _MANY:
+        return ""
+    found, expected = ours.detach().double(), theirs.detach().double()
+    finite = expected.isfinite()
+    if not bool((finite == found.isfinite()).all()) or not bool(finite.any()):
+        return ""
+    if not torch.equal(found[~finite].nan_to_num(), expected[~finite].nan_to_num()):
+        return ""
+    found, expected = found[finite], expected[finite]
+    apart = (found - expected).abs()
+    whole = float(apart.square().mean().sqrt() / expected.square().mean().sqrt())
+    single = float(apart.max() / expected.abs().max())
+    if whole <= limit and single <= 5 * limit:
+        return None
+    return (
+        f"\nOf the root mean square of the values, that of the difference is {whole:.1e} (up to {limit:.1e} "
+        f"allowed); of the largest value, the largest difference {single:.1e} (up to {5 * limit:.1e} allowed)"
+    )
+
+
+_MANY = 256
+"""Elements, from which on the mean says something."""
 
 
 def _items(value: Any) -> list[tuple[str, Any]] | None:

@@ -200,6 +200,34 @@ class TestTolerances:
         assert found.largest == pytest.approx(3e-6, rel=0.2)
         assert agree(T([1j]), T([1j + 1e-6])).largest == pytest.approx(1e-6, rel=0.2)
 
+    @pytest.mark.parametrize(
+        ("dtype", "near"), [(torch.float32, 1e-5), (torch.float16, 1e-3), (torch.bfloat16, 1e-2)], ids=str
+    )
+    def test_a_large_tensor_is_also_compared_as_a_whole(self, dtype: torch.dtype, near: float) -> None:
+        noise = torch.Generator().manual_seed(0)
+        exact = torch.randn(64, 64, generator=noise).double()
+        error = torch.randn(64, 64, generator=noise).double()
+        exact[0, 0] = 0.0  # near zero nothing is near by its own size
+        agree((exact + near * error).to(dtype), exact.to(dtype))
+        said = disagreement((exact + 20 * near * error).to(dtype), exact.to(dtype))
+        assert "Of the root mean square of the values, that of the difference is " in said
+        one = exact.clone()
+        one[3, 4] += 100 * near
+        assert "of the largest value, the largest difference " in disagreement(one.to(dtype), exact.to(dtype))
+
+    def test_not_so_a_small_one_nor_what_is_no_number(self) -> None:
+        exact = torch.linspace(-1.0, 1.0, 64)
+        assert "root mean square" not in disagreement(exact + 1.5e-5, exact)
+        exact = torch.linspace(-1.0, 1.0, 1024)
+        for other in (math.nan, math.inf):
+            broken = exact.clone()
+            broken[7] = other
+            disagreement(broken + 1e-6, exact)
+            agree(broken, broken.clone())
+        up, down = exact.clone(), exact.clone()
+        up[7], down[7] = math.inf, -math.inf
+        disagreement(up, down)
+
     @pytest.mark.parametrize("empty", [torch.empty(0, 3), np.empty((0, 3)), [], {}, (), set(), ""])
     def test_nothing_agrees_with_nothing(self, empty: Any) -> None:
         assert agree(empty, type(empty)(empty) if not hasattr(empty, "shape") else empty + 0) == Agreement()
