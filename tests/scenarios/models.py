@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import time
 from collections.abc import Callable
@@ -86,8 +85,7 @@ def timed_calls(name: str, own: str, module: str, target: str) -> dict[str, Any]
         outputs = [_leaves(call(*samples[0][0], **samples[0][1]))]
         first_s = time.perf_counter() - start
         outputs += [_leaves(call(*args, **kwargs)) for args, kwargs in samples[1:]]
-        args, kwargs = list(make_samples())[-1]
-        call_s, calls = _best(call, args, kwargs)
+        call_s, calls = _best(call, make_samples)
         after = _served(name)
         expected = [_leaves(probe.eager(call)(*args, **kwargs)) for args, kwargs in make_samples()]
     differences = [
@@ -108,28 +106,39 @@ def timed_calls(name: str, own: str, module: str, target: str) -> dict[str, Any]
     }
 
 
-def _best(call: Callable[..., Any], args: Any, kwargs: Any, seconds: float = 0.5) -> tuple[float, int]:
-    """The shortest of the calls that some time is for, at least three, and how many there were. Each has
-    a copy of the sample: a cache in it grows, or is full after some."""
+def _best(call: Callable[..., Any], make_samples: Callable[[], Any]) -> tuple[float, int]:
+    """The shortest of some calls, each with a new sample (a cache in one grows), and how many there were."""
     times: list[float] = []
-    while sum(times) < seconds or len(times) < 3:
-        given, named = copy.deepcopy((args, kwargs))
+    while len(times) < 3 or (sum(times) < 0.5 and len(times) < 100):
+        args, kwargs = list(make_samples())[-1]
         start = time.perf_counter()
-        call(*given, **named)
+        call(*args, **kwargs)
         times.append(time.perf_counter() - start)
     return min(times), len(times)
 
 
+def compiled_calls(name: str, own: str, module: str, target: str) -> float:
+    """Seconds of a call of what torch.compile makes of it, with its graph breaks."""
+    call, make_samples = _call(own, module, target)
+    compiled = torch.compile(call)
+    with torch.no_grad():
+        for _ in range(2):  # a cache may be filled in the first
+            for args, kwargs in make_samples():
+                compiled(*args, **kwargs)
+        return _best(compiled, make_samples)[0]
+
+
 def whole(name: str, own: str, module: str, target: str) -> bool:
     """Whether torch.compile takes it in one piece."""
+    from torch._dynamo.utils import counters
+
     call, make_samples = _call(own, module, target)
     args, kwargs = next(iter(make_samples()))
-    try:
-        with torch.no_grad():
-            torch.compile(call, backend="eager", fullgraph=True)(*args, **kwargs)
-    except Exception:
-        return False
-    return True
+    torch._dynamo.reset()
+    counters.clear()
+    with torch.no_grad():
+        torch.compile(call, backend="eager")(*args, **kwargs)
+    return not counters["graph_break"]
 
 
 def _call(own: str, module: str, target: str) -> tuple[Any, Any]:

@@ -34,4 +34,5 @@ CASES = {
     "whisper": Case(f"{_models('whisper')}:WhisperEncoder", "whisper", "sound"),
     "bart": Case(f"{_models('bart')}:BartForConditionalGeneration", "bart", "translation"),
     "t5": Case(f"{_models('t5')}:T5EncoderModel", "t5", "text"),
+    "vits": Case(f"{_models('vits')}:VitsModel", "vits", "speech"),
 }

@@ -139,6 +139,31 @@ def bart(size):
     )
 
 
+def vits(size):
+    """Speech from text, with as much sound as it predicts; without noise, so that it says the same each time."""
+    return hf.VitsModel(
+        hf.VitsConfig(
+            vocab_size=size.vocabulary,
+            hidden_size=size.hidden,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.heads,
+            ffn_dim=4 * size.hidden,
+            flow_size=size.hidden,
+            spectrogram_bins=size.hidden + 1,
+            duration_predictor_filter_channels=size.hidden,
+            upsample_initial_channel=size.hidden,
+            upsample_rates=[4, 4],
+            upsample_kernel_sizes=[8, 8],
+            resblock_kernel_sizes=[3],
+            resblock_dilation_sizes=[[1, 3]],
+            posterior_encoder_num_wavenet_layers=2,
+            prior_encoder_num_wavenet_layers=2,
+            use_stochastic_duration_prediction=False,
+            noise_scale=0.0,
+        )
+    )
+
+
 def ids(size, batch=1):
     return torch.arange(batch * size.tokens).reshape(batch, size.tokens) % (size.vocabulary - 2) + 1
 
@@ -157,6 +182,10 @@ def text(size):
 
 def generation(size):
     yield {"input_ids": ids(size), "use_cache": False}
+
+
+def speech(size):
+    yield {"input_ids": ids(size)}
 
 
 def translation(size):
