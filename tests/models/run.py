@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(HERE)]
 
-from gallery.cases import CASES, Case  # noqa: E402
+from gallery.cases import CASES, IN_PIECES, Case  # noqa: E402
 
 from hatch_precompile.errors import BuildError  # noqa: E402
 from tests.conftest import Site, build_entrypoints, preload  # noqa: E402
@@ -110,6 +110,7 @@ def _cases(size: str) -> Iterator[tuple[str, Case]]:
         yield name, dataclasses.replace(case, module=f"gallery.{size}")
     if size == "large":
         return
+    yield from IN_PIECES.items()
     from gallery import shrunk
 
     for name in shrunk.KINDS:

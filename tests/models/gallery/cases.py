@@ -34,5 +34,9 @@ CASES = {
     "whisper": Case(f"{_models('whisper')}:WhisperEncoder", "whisper", "sound"),
     "bart": Case(f"{_models('bart')}:BartForConditionalGeneration", "bart", "translation"),
     "t5": Case(f"{_models('t5')}:T5EncoderModel", "t5", "text"),
+}
+
+# Models that torch.compile leaves in pieces, at what the data decides.
+IN_PIECES = {
     "vits": Case(f"{_models('vits')}:VitsModel", "vits", "speech"),
 }

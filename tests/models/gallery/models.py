@@ -140,7 +140,8 @@ def bart(size):
 
 
 def vits(size):
-    """Speech from text, with as much sound as it predicts; without noise, so that it says the same each time."""
+    """Speech from text, with as much sound as its weights predict; without noise: the same each time."""
+    torch.manual_seed(0)
     return hf.VitsModel(
         hf.VitsConfig(
             vocab_size=size.vocabulary,
@@ -201,7 +202,7 @@ def prefill(size):
 def static_cache(size):
     """A prompt into a cache of fixed length that is written in place, and a token after it."""
     torch.manual_seed(0)  # the same cache each time
-    model = gpt2(size)
+    model = gpt2(size).eval()
     for before, length in ((0, size.tokens), (size.tokens, 1)):
         cache = hf.StaticCache(config=gpt2_config(size), max_cache_len=2 * size.tokens)
         if before:

@@ -3,8 +3,8 @@
 from functools import partial
 
 from gallery import models
-from gallery.cases import CASES
+from gallery.cases import CASES, IN_PIECES
 
-for _name, _case in CASES.items():
+for _name, _case in (CASES | IN_PIECES).items():
     globals()[_name] = partial(getattr(models, _case.model), models.SMALL)
     globals()[f"{_name}_samples"] = partial(getattr(models, _case.samples), models.SMALL)
