@@ -42,7 +42,7 @@ lint: .venv-lint/.ready
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
 
-TESTS ?= tests --ignore=tests/models
+TESTS ?= tests
 # Processes that run tests, a file at a time each. A capture keeps about one core busy.
 WORKERS ?= 2
 PYTEST = -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(TESTS)

@@ -251,7 +251,7 @@ _AS_A_WHOLE = {torch.float64: 1e-10, torch.float32: 3e-5, torch.float16: 2.5e-3,
 
 
 def _apart_as_a_whole(ours: Any, theirs: Any) -> str | None:
-    """What a large tensor differs by, too, whose elements are not all close. None if as a whole it is close."""
+    """None if a large tensor of which some elements are not close is so as a whole; else how far it is."""
     limit = _AS_A_WHOLE.get(ours.dtype) if isinstance(ours, torch.Tensor) else None
     if limit is None or ours.layout is not torch.strided or ours.numel() < _MANY:
         return ""

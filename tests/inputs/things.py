@@ -248,7 +248,7 @@ def gathers_a_lists_and_a_sets_names(x: Tensor) -> Tensor:
 
 
 def gathers_the_names_of_a_copy(x: Tensor) -> Tensor:
-    for name in set(set(NAMES)):
+    for name in set(set(NAMES)):  # noqa: C414
         x = getattr(torch, name)(x)
     return x
 

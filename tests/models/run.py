@@ -5,9 +5,9 @@ make models MODELS="--models bert,nn_lstm"     some
 make models MODELS="--size large"              a dozen of transformers in their true sizes
 make models MODELS="--resume --jobs 4"         go on with a run that was stopped
 
-Writes build/models.json and models.md. Of a model that fails, torch.compile is asked whether it compiles it
-whole; where it does not, the model is built again with on-skip = "eager", and timed beside torch.compile. Exits
-with 1 if one that it compiles whole failed, or if one ended in anything but a sentence.
+Writes build/models.json and models.md. Of a model that fails, torch.compile is asked whether it compiles
+it whole; where it does not, the model is built again with on-skip = "eager", and timed beside torch.compile.
+Exits with 1 if one that it compiles whole failed, or if one ended in anything but a sentence.
 """
 
 from __future__ import annotations

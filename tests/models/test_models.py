@@ -1,6 +1,6 @@
 """Models that nobody here wrote, small: built, and then called in a process that has never seen a compiler.
 
-`make models` does the same with large ones, and measures.
+`make models` does the same with some hundred more, and measures.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from gallery.cases import CASES  # noqa: E402
 
+# An encoder; one that writes into its cache; convolutions; an encoder-decoder.
+MODELS = ("bert", "gpt2_static_cache", "resnet", "bart")
+
 
 @pytest.fixture(scope="module")
 def gallery(tmp_path_factory: pytest.TempPathFactory) -> Site:
     entrypoints = [
         {
-            "target": case.target,
+            "target": CASES[name].target,
             "name": name,
             "instance": f"gallery.small:{name}",
             "samples": f"gallery.small:{name}_samples",
         }
-        for name, case in CASES.items()
+        for name in MODELS
     ]
     return build_entrypoints("gallery", entrypoints, HERE, tmp_path_factory.mktemp("gallery") / "work")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", MODELS)
 def test_every_sample_hits_and_agrees_and_another_size_misses(gallery: Site, name: str) -> None:
     # A process for each model: transformers keeps a list of the models that a process has made, and its code,
     # and so dynamo's guards, look at the list as a whole.
