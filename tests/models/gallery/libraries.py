@@ -23,6 +23,11 @@ def image():
     return ramp(*IMAGE).abs()
 
 
+def speckled():
+    """Without edges that are all alike, among which rounding decides."""
+    return torch.rand(*IMAGE, generator=torch.Generator().manual_seed(0))
+
+
 class Holding(nn.Module):
     """A model that is one layer of torch.nn, which is no target itself."""
 
@@ -197,7 +202,7 @@ FUNCTIONS = {
     "kornia_gaussian": ("kornia.filters:gaussian_blur2d", lambda: [image(), (3, 3), (1.5, 1.5)]),
     "kornia_median": ("kornia.filters:median_blur", lambda: [image(), (3, 3)]),
     "kornia_sobel": ("kornia.filters:sobel", lambda: [image()]),
-    "kornia_canny": ("kornia.filters:canny", lambda: [image()]),
+    "kornia_canny": ("kornia.filters:canny", lambda: [speckled()]),
     "kornia_laplacian": ("kornia.filters:laplacian", lambda: [image(), 3]),
     "kornia_bilateral": ("kornia.filters:bilateral_blur", lambda: [image(), (3, 3), 0.1, (1.5, 1.5)]),
     "kornia_rgb_to_gray": ("kornia.color:rgb_to_grayscale", lambda: [image()]),
