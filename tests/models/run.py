@@ -17,6 +17,7 @@ import dataclasses
 import importlib.util
 import json
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -151,7 +152,9 @@ def _result(name: str, case: Case) -> dict[str, Any]:
             failed["on_skip"] = {"error": str(error)}
         try:
             compiled_s = Site(HERE, timeout=900).play(
-                "models.compiled_calls", environment=_TIMED, **_arguments_of(name, case)
+                "models.compiled_calls",
+                environment=_TIMED | {"PATH": os.environ["PATH"]},  # with a compiler
+                **_arguments_of(name, case),
             )
             failed["torch_compile"] = {"call_ms": round(compiled_s * 1e3, 3)}
         except AssertionError as error:  # of the process: torch.compile ended it
