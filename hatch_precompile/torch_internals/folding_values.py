@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
@@ -36,7 +37,10 @@ def watch_values(watch: Callable[..., None]) -> None:
     watch(builtin.BuiltinVariable, "call_set", _new_set)
     for name in [name for name in vars(sets.SetVariable) if name.startswith("nb_inplace_")]:
         watch(sets.SetVariable, name, _set_operator)
-    watch(sets.SetVariable, "as_python_constant", _set_in_words)
+    for kind in (sets.SetVariable, sets.FrozensetVariable):
+        watch(kind, "as_python_constant", _set_in_words)
+    watch(builtin.BuiltinVariable, "call_format", _words_of_sets)
+    watch(builtin.DictBuiltinVariable, "call_custom_dict_fromkeys", _keys_of_set)
     watch(lists.ListVariable, "call_method", _list_method)
 
 
@@ -103,6 +107,8 @@ def _constant_method(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "__hash__" and not _is_steady(self):
             stop("hash() of a value that every process hashes otherwise", "Use hashlib or zlib.crc32.")
+        if name in ("format", "format_map", "join", "__mod__"):
+            _refuse_sets([*args, *kwargs.values()])
         return own(self, tx, name, args, kwargs)
 
     return call_method
@@ -155,14 +161,52 @@ def _list_method(own: Callable[..., Any]) -> Callable[..., Any]:
     return call_method
 
 
+def _refuse_sets(variables: Any) -> None:
+    """Where the words of a value are asked for, or of what a list, tuple or dict holds."""
+    from torch._dynamo.variables.dicts import ConstDictVariable
+    from torch._dynamo.variables.lists import BaseListVariable
+    from torch._dynamo.variables.sets import SetVariable
+
+    for variable in variables:
+        realized = variable.realize()
+        if isinstance(realized, SetVariable):
+            if _hashed_otherwise(realized):
+                stop(_ORDER, _SORT)
+        elif isinstance(realized, ConstDictVariable):
+            _refuse_sets(realized.items.values())
+        elif isinstance(realized, BaseListVariable):
+            _refuse_sets(realized.items)
+
+
+def _words_of_sets(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_format(self: Any, tx: Any, text: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse_sets([*args, *kwargs.values()])
+        return own(self, tx, text, *args, **kwargs)
+
+    return call_format
+
+
+def _keys_of_set(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.sets import SetVariable
+
+    def fromkeys(tx: Any, kind: type, /, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0].realize(), SetVariable) and _ordered_otherwise(args[0].realize()):
+            stop(_ORDER, _SORT)
+        return own(tx, kind, *args, **kwargs)
+
+    return fromkeys
+
+
 def _set_in_words(own: Callable[..., Any]) -> Callable[..., Any]:
-    words = (str, repr, ascii, format, str.format)
+    words = (str, repr, ascii, format, str.format, operator.mod)
 
     def as_python_constant(self: Any) -> Any:
         frame: Any = sys._getframe(1)
         for _ in range(6):
             if frame is not None and frame.f_code.co_name == "constant_fold_handler":
-                if frame.f_locals.get("fn") in words and _hashed_otherwise(self):
+                called = frame.f_locals.get("fn")
+                ordered = called in words or (called in (min, max, sorted) and _has_key(frame.f_locals))
+                if ordered and _hashed_otherwise(self):
                     stop(_ORDER, _SORT)
                 break
             frame = frame and frame.f_back
@@ -180,9 +224,15 @@ def _orderless(tx: Any) -> bool:
         if frame is None or frame.f_code.co_name in ("step", "inline_call_"):
             return False
         if frame.f_code.co_name in _ORDERLESS:
-            return True
+            return not _has_key(frame.f_locals)
         frame = frame.f_back
     return False
+
+
+def _has_key(frame_locals: dict[str, Any]) -> bool:
+    """Whether sorted(), min() or max() has a `key`: among equal ones the first is the first in the order."""
+    key = frame_locals.get("key") or frame_locals.get("kwargs", {}).get("key")
+    return key is not None and not key.is_constant_none()
 
 
 def _set_method(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -201,6 +201,28 @@ def prints_names(x: Tensor) -> Tensor:
     return x * str({"a", "bb", "ccc"}).index("c")
 
 
+def formats_names(x: Tensor) -> Tensor:
+    return x * f"{NAMES}".index("sin") * "{}".format(NAMES).index("exp")  # noqa: UP032
+
+
+def fills_names_in(x: Tensor) -> Tensor:
+    return x * ("%s of %s" % (1, [NAMES])).index("sin")  # noqa: UP031
+
+
+def picks_by_a_key(x: Tensor) -> Tensor:
+    return x * ord(max(NAMES, key=len)[0])  # the first of the longest
+
+
+def sorts_by_a_key(x: Tensor) -> Tensor:
+    return x * ord(sorted({"sin", "exp", "cos"}, key=len)[0][0])
+
+
+def keeps_names_as_keys(x: Tensor) -> Tensor:
+    for name in dict.fromkeys(NAMES):
+        x = getattr(torch, name)(x)
+    return x
+
+
 def unpacks_names(x: Tensor) -> Tensor:
     return x * len([*NAMES][0])  # noqa: RUF015
 
