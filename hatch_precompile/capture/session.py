@@ -396,7 +396,8 @@ class _Session:
         }
         tree = self.recorder.tree(trace.root)
         traced = [code for code in trace.traced if code not in self.resumes]
-        inputs = inputs_of(trace.code, traced, trace.folded, tree, Namer(trace.frame_globals), self.resumes)
+        namer = Namer(trace.frame_globals, trace.injected)
+        inputs = inputs_of(trace.code, traced, trace.folded, tree, namer, self.resumes)
         guards = lower_guards(tree, trace.frame_globals, trace.injected, inputs)
         if trace.code in self.frames or not self.frames:
             require_free(tree, self.entrypoint.dynamic_numbers)

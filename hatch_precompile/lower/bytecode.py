@@ -53,7 +53,7 @@ def lower_code(
     them that are compiled graphs and resume functions, with our ids. A plain graph does not let subclasses
     of tensors override what is done to them in it.
     """
-    namer = Namer(frame_globals)
+    namer = Namer(frame_globals, injected)
     where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
     table: dict[str, tuple[str, Any]] = {}
     renamed: dict[str, str] = {}

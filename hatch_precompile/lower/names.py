@@ -99,7 +99,7 @@ class Namer:
     def reference(self, value: Any, node: GuardNode | None = None, where: str = "") -> list[Any]:
         """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""
         for module, steps in self._candidates(value, node):
-            if self._leads_to(module, steps, value):
+            if not self._is_injected(module, steps) and self._leads_to(module, steps, value):
                 return ["ref", module, steps, self._references.likeness(value)]
         source = node.source if node is not None else ""
         raise Unsupported(
@@ -108,6 +108,9 @@ class Namer:
             where,
             NAME_IT,
         )
+
+    def _is_injected(self, module: str, steps: tuple[Step, ...]) -> bool:
+        return bool(steps) and module == self._globals.get("__name__") and steps[0][1] in self._injected
 
     def _leads_to(self, module: str, steps: tuple[Step, ...], value: Any) -> bool:
         try:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.torch_internals.folding import watching_folding
+from hatch_precompile.torch_internals.folding_calls import assumed_constants
 from hatch_precompile.torch_internals.folding_results import Folded, folded_in
 
 __all__ = [
@@ -232,6 +233,7 @@ def _injected_globals(output: Any) -> dict[str, Any]:
     names = set(output.installed_globals) | set(output.import_sources)
     if output.name_of_builtins_dict_key_in_fglobals:
         names.add(output.name_of_builtins_dict_key_in_fglobals)
+    names.update(assumed_constants(output.global_scope))
     return {name: output.global_scope[name] for name in names if name in output.global_scope}
 
 

@@ -14,7 +14,7 @@ from hatch_precompile.torch_internals.folding_results import (
     where,
 )
 
-__all__ = ["watch_calls"]
+__all__ = ["assumed_constants", "watch_calls"]
 
 
 def watch_calls(watch: Callable[..., None]) -> None:
@@ -96,15 +96,27 @@ def _polyfilled_function(own: Callable[..., Any]) -> Callable[..., Any]:
     return call_function
 
 
+# Names that dynamo gave to answers, among the globals of a module. They are there until the process ends.
+_assumed: dict[str, set[str]] = {}
+
+
+def assumed_constants(module_globals: dict[str, Any]) -> set[str]:
+    """The names in a module that dynamo has given to what a function returned that is assumed constant."""
+    return _assumed.get(module_globals.get("__name__", ""), set())
+
+
 def _assumed_constant(own: Callable[..., Any]) -> Callable[..., Any]:
     def invoke_and_store_as_constant(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
         kept: list[Any] = []
+        scope = tx.output.global_scope
+        before = set(scope)
 
         def called(*values: Any, **named: Any) -> Any:
             kept.append((values, named, fn(*values, **named)))
             return kept[-1][2]
 
         result = own(tx, called, name, args, kwargs)
+        _assumed.setdefault(scope.get("__name__", ""), set()).update(scope.keys() - before)
         for values, named, value in kept:
             folded().calls.append(Call(fn, values, named, value, False, where()))
         return result

@@ -39,7 +39,7 @@ def watch_values(watch: Callable[..., None]) -> None:
         watch(sets.SetVariable, name, _set_operator)
     for kind in (sets.SetVariable, sets.FrozensetVariable):
         watch(kind, "as_python_constant", _set_in_words)
-    watch(builtin.BuiltinVariable, "call_format", _words_of_sets)
+    watch(builtin.BuiltinVariable, "call_function", _format)
     watch(builtin.DictBuiltinVariable, "call_custom_dict_fromkeys", _keys_of_set)
     watch(lists.ListVariable, "call_method", _list_method)
 
@@ -107,8 +107,8 @@ def _constant_method(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name == "__hash__" and not _is_steady(self):
             stop("hash() of a value that every process hashes otherwise", "Use hashlib or zlib.crc32.")
-        if name in ("format", "format_map", "join", "__mod__"):
-            _refuse_sets([*args, *kwargs.values()])
+        if name in ("format_map", "join", "__mod__") and _has_sets([*args, *kwargs.values()]):
+            stop(_ORDER, _SORT)
         return own(self, tx, name, args, kwargs)
 
     return call_method
@@ -161,8 +161,8 @@ def _list_method(own: Callable[..., Any]) -> Callable[..., Any]:
     return call_method
 
 
-def _refuse_sets(variables: Any) -> None:
-    """Where the words of a value are asked for, or of what a list, tuple or dict holds."""
+def _has_sets(variables: Any) -> bool:
+    """Whether there is a set whose words differ between processes, also in a list, a tuple or a dict."""
     from torch._dynamo.variables.dicts import ConstDictVariable
     from torch._dynamo.variables.lists import BaseListVariable
     from torch._dynamo.variables.sets import SetVariable
@@ -171,19 +171,26 @@ def _refuse_sets(variables: Any) -> None:
         realized = variable.realize()
         if isinstance(realized, SetVariable):
             if _hashed_otherwise(realized):
-                stop(_ORDER, _SORT)
+                return True
         elif isinstance(realized, ConstDictVariable):
-            _refuse_sets(realized.items.values())
-        elif isinstance(realized, BaseListVariable):
-            _refuse_sets(realized.items)
+            if _has_sets(realized.items.values()):
+                return True
+        elif isinstance(realized, BaseListVariable) and _has_sets(realized.items):
+            return True
+    return False
 
 
-def _words_of_sets(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_format(self: Any, tx: Any, text: Any, *args: Any, **kwargs: Any) -> Any:
-        _refuse_sets([*args, *kwargs.values()])
-        return own(self, tx, text, *args, **kwargs)
+def _format(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.misc import StringFormatVariable
 
-    return call_format
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.fn is str.format and _has_sets([*args, *kwargs.values()]):
+            # Most such text is for an error that is not raised: it is put together where it is asked for,
+            # after the graph, and what dynamo would have to know of it now, it says it does not.
+            return StringFormatVariable(args[0].as_python_constant(), list(args[1:]), dict(kwargs))
+        return own(self, tx, args, kwargs)
+
+    return call_function
 
 
 def _keys_of_set(own: Callable[..., Any]) -> Callable[..., Any]:

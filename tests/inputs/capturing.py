@@ -70,7 +70,8 @@ def captured(call: Callable[..., Any], *args: Any, frame_self: Any = None, **kwa
     def on_frame(trace: FrameTrace) -> None:
         tree = recorder.tree(trace.root)
         try:
-            inputs = inputs_of(trace.code, trace.traced, trace.folded, tree, Namer(trace.frame_globals))
+            namer = Namer(trace.frame_globals, trace.injected)
+            inputs = inputs_of(trace.code, trace.traced, trace.folded, tree, namer)
             lowered = lower_guards(tree, trace.frame_globals, trace.injected, inputs)
         except BuildError as error:
             failed.append(error)

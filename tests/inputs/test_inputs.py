@@ -29,7 +29,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.entries import modules_named
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.torch_internals import Folded
+from hatch_precompile.torch_internals import Folded, capture_settings, tracing_frames
 from hatch_precompile.torch_internals.guardtree import GuardNode
 from tests.inputs import things
 from tests.inputs.capturing import captured
@@ -472,7 +472,6 @@ REFUSED = {
     things.lists_names: "the order of a set of other elements than numbers",
     things.joins_names: "the order of a set of other elements than numbers",
     things.prints_names: "the order of a set of other elements than numbers",
-    things.formats_names: "the order of a set of other elements than numbers",
     things.fills_names_in: "the order of a set of other elements than numbers",
     things.picks_by_a_key: "the order of a set of other elements than numbers",
     things.sorts_by_a_key: "the order of a set of other elements than numbers",
@@ -507,11 +506,20 @@ def test_what_cannot_be_compared_stops_the_build(call: Any) -> None:
         things.loops_over_numbers,
         things.gathers_names,
         things.gathers_a_lists_names,
+        things.has_names_in_an_errors_text,
     ],
     ids=lambda call: call.__name__,
 )
 def test_what_every_process_has_alike_does_not(call: Any) -> None:
     assert captured(call, X).verdict() == ""
+
+
+@pytest.mark.parametrize("call", [things.looks_into_a_text, things.looks_into_a_formatted_text])
+def test_what_the_words_of_a_set_are_is_asked_at_run_time(call: Any) -> None:
+    with capture_settings({}, 1), tracing_frames(lambda _: None, lambda *_: None):
+        compiled = torch.compile(call, backend="eager", fullgraph=True)
+        with pytest.raises(torch._dynamo.exc.Unsupported, match="StringFormatVariable"):
+            compiled(X)
 
 
 def test_code_that_nothing_names_stops_the_build() -> None:

@@ -201,8 +201,23 @@ def prints_names(x: Tensor) -> Tensor:
     return x * str({"a", "bb", "ccc"}).index("c")
 
 
-def formats_names(x: Tensor) -> Tensor:
-    return x * f"{NAMES}".index("sin") * "{}".format(NAMES).index("exp")  # noqa: UP032
+def looks_into_a_text(x: Tensor) -> Tensor:
+    return x * f"{NAMES}".index("sin")
+
+
+def looks_into_a_formatted_text(x: Tensor) -> Tensor:
+    return x * "{} of {of}".format(1, of=[NAMES]).index("exp")  # noqa: UP032
+
+
+def has_names_in_an_errors_text(x: Tensor) -> Tensor:
+    _check("sin" in NAMES, f"sin is none of {NAMES}")
+    _check("exp" in NAMES, "exp is none of {}".format({"a": NAMES}))
+    return x * 2
+
+
+def _check(holds: bool, text: str) -> None:
+    if not holds:
+        raise ValueError(text)
 
 
 def fills_names_in(x: Tensor) -> Tensor:
