@@ -1,86 +1,175 @@
-"""The cold-start chart of the README, drawn from the benchmarks' results:
+"""The chart of the README, drawn from the benchmarks' results:
 
     python benchmarks/chart.py [build/bench.json] [--model bert] [--out docs/cold-start.svg]
 
-One bar for each way: the seconds from a model that is built to its first answer. The colours can be read on
-a white and on a black page alike: an image on a page is not told which of the two it stands on.
+A point for each way: across, the seconds from a model that is built to its first answer; up, the
+milliseconds of each answer after that. Both axes are logarithmic; near the lower left corner is good. The
+colours can be read on a white and on a black page alike: an image on a page is not told which it stands on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["BAR", "OTHER", "TEXT", "draw"]
+__all__ = ["OTHER", "OURS", "TEXT", "draw"]
 
 ROOT = Path(__file__).parents[1]
 
-# Name in bench.json, and what a reader calls it. The order is that of the story: from nothing to ours.
+# Name in bench.json, and what a reader calls it.
 LABELS = {
-    "eager": "eager, nothing compiled",
+    "wheel_fixed": "wheel, weights fixed",
+    "wheel": "wheel",
+    "eager": "eager",
     "cold": "torch.compile, cold",
-    "megacache": "Mega-cache, fresh machine",
-    "fxcache": "torch.compile, warm cache, same machine",
-    "caching_precompile": "caching_precompile, same machine",
-    "aoti": "AOTInductor, aoti_load_package",
-    "aoti_raw": "AOTInductor, raw loader (no guards)",
-    "wheel": "the wheel",
+    "fxcache": "torch.compile, warm cache",
+    "freezing": "torch.compile, freezing",
+    "max_autotune": "max-autotune",
+    "megacache": "Mega-cache",
+    "caching_precompile": "caching_precompile",
+    "aoti": "AOTInductor",
+    "aoti_raw": "AOTInductor, raw loader",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
 }
-MODELS = {"mlp": "two linear layers", "minilm": "MiniLM", "bert": "BERT-base"}
+MODELS = {
+    "mlp": "two linear layers",
+    "minilm": "MiniLM, a sentence",
+    "minilm_16": "MiniLM, 16 sentences",
+    "bert": "BERT-base",
+    "resnet": "ResNet-50",
+}
 
 TEXT = "#768390"
-BAR = "#e0561b"
+OURS = "#e0561b"
 OTHER = "#7f8ea3"
-_WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 880, 300, 80, 58, 30
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 880, 460, 70, 30, 50, 84
 _FONT = "-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
+_RADIUS, _LINE, _CHARACTER = 6, 16, 7.2
+"""Of points; of text, in pixels: wider than most fonts have it."""
+
+
+class Box(NamedTuple):
+    """What a point or a text takes, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: Box) -> bool:
+        across = self.left < other.right and other.left < self.right
+        return across and self.top < other.bottom and other.top < self.bottom
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A logarithmic axis: values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def over(cls, values: list[float], start: float, end: float) -> Scale:
+        """With some room on both sides of the values."""
+        return cls(min(values) / 1.35, max(values) * 1.35, start, end)
+
+    def __call__(self, value: float) -> float:
+        part = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + part * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round numbers within, few enough to be read."""
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+        ticks = [tick for tick in ticks if self.low <= tick <= self.high]
+        whole = [tick for tick in ticks if math.log10(tick).is_integer()]
+        return whole if len(ticks) > 8 and len(whole) > 1 else ticks
 
 
 def draw(document: Mapping[str, Any], model: str) -> str:
     """The SVG. Raises KeyError where the results have no such model."""
-    ways = {name: document["models"][model][name] for name in LABELS if name in document["models"][model]}
+    measured = document["models"][model]
+    ways = {name: measured[name] for name in LABELS if name in measured}
+    failed = [LABELS[name] for name, way in ways.items() if "error" in way]
+    points = {
+        name: (way["after_model_s"], way["steady_ms"]) for name, way in ways.items() if "error" not in way
+    }
+    across = Scale.over([first for first, _ in points.values()], _LEFT, _WIDTH - _RIGHT)
+    up = Scale.over([each for _, each in points.values()], _HEIGHT - _BOTTOM, _TOP)
+    body = "\n".join([*_axes(across, up), *_points(points, across, up)])
     machine = document["machine"]
-    most = max(way["after_model_s"] for way in ways.values() if "error" not in way)
-    height = _TOP + _ROW * len(ways) + 34
-    body = "\n".join(_rows(ways, most))
-    title = f"{MODELS.get(model, model)}: seconds from the built model to its first answer"
     where = f"{machine['cores']} cores, {machine['platform']}, torch {machine['torch']}"
+    notes = [where, "each way in a process of its own", *(f"fails: {label}" for label in failed)]
+    title = f"{MODELS.get(model, model)}: time to the first answer, and of each answer"
     return f"""\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" \
-role="img" aria-labelledby="title" font-family="{_FONT}" font-size="14" fill="{TEXT}">
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" \
+role="img" aria-labelledby="title" font-family="{_FONT}" font-size="13" fill="{TEXT}">
 <title id="title">{escape(title)}</title>
 <text x="0" y="22" font-size="17" font-weight="600">{escape(title)}</text>
 {body}
-<text x="0" y="{height - 6}" font-size="12">{escape(where)}; each way in a process of its own</text>
+<text x="0" y="{_HEIGHT - 6}" font-size="12">{escape("; ".join(notes))}</text>
 </svg>
 """
 
 
-def _rows(ways: Mapping[str, Mapping[str, Any]], most: float) -> Iterator[str]:
-    for number, (name, way) in enumerate(ways.items()):
-        y = _TOP + _ROW * number
-        ours = name == "wheel"
-        weight = f' font-weight="600" fill="{BAR}"' if ours else ""
-        yield f'<text x="{_LEFT - 12}" y="{y + 5}" text-anchor="end"{weight}>{escape(LABELS[name])}</text>'
-        if "error" in way:
-            yield f'<text x="{_LEFT}" y="{y + 5}" font-style="italic">fails</text>'
-            continue
-        seconds = way["after_model_s"]
-        # Never nothing: the shortest times are the point.
-        width = max((_WIDTH - _LEFT - _RIGHT) * seconds / most, 2)
-        colour = BAR if ours else OTHER
-        yield f'<rect x="{_LEFT}" y="{y - 9}" width="{width:.1f}" height="18" rx="3" fill="{colour}"/>'
-        yield f'<text x="{_LEFT + width + 8:.1f}" y="{y + 5}"{weight}>{_seconds(seconds)}</text>'
-
-
-def _seconds(seconds: float) -> str:
-    return (
-        f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s" if seconds >= 0.01 else f"{seconds:.3f} s"
+def _axes(across: Scale, up: Scale) -> Iterator[str]:
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    line = f'stroke="{OTHER}" stroke-opacity="0.3"'
+    for tick in across.ticks():
+        x = across(tick)
+        yield f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{bottom}" {line}/>'
+        yield f'<text x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{tick:g} s</text>'
+    for tick in up.ticks():
+        y = up(tick)
+        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" {line}/>'
+        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g} ms</text>'
+    middle = (_LEFT + right) / 2
+    yield (
+        f'<text x="{middle:.1f}" y="{bottom + 44}" text-anchor="middle">'
+        "from the built model to the first answer</text>"
     )
+    yield f'<text x="0" y="{_TOP - 8}">each answer</text>'
+
+
+def _points(points: Mapping[str, tuple[float, float]], across: Scale, up: Scale) -> Iterator[str]:
+    places = {name: (across(first), up(each)) for name, (first, each) in points.items()}
+    taken = [Box(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS) for x, y in places.values()]
+    for name, (x, y) in places.items():
+        first, each = points[name]
+        ours = name.startswith("wheel")
+        colour, weight = (OURS, ' font-weight="600"') if ours else (OTHER, "")
+        label = LABELS[name]
+        box = _free(x, y, len(label) * _CHARACTER, taken)
+        taken.append(box)
+        yield (
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}" fill="{colour}">'
+            f"<title>{escape(label)}: {first:.3g} s, {each:.3g} ms</title></circle>"
+        )
+        fill = f' fill="{OURS}"' if ours else ""
+        yield f'<text x="{box.left:.1f}" y="{box.bottom - 4:.1f}"{weight}{fill}>{escape(label)}</text>'
+
+
+def _free(x: float, y: float, width: float, taken: list[Box]) -> Box:
+    """Where a label can stand beside its point: nearest first, right before left. The last place if none."""
+    gap = _RADIUS + 4
+    place = Box(0, 0, 0, 0)
+    for down in sorted(range(-8 * _LINE, 8 * _LINE + 1, _LINE // 2), key=abs):
+        for left in (x + gap, x - gap - width, x - width / 2):
+            place = Box(left, y + down - _LINE / 2, left + width, y + down + _LINE / 2)
+            inside = place.left >= 2 and place.right <= _WIDTH and place.top >= _TOP
+            if inside and place.bottom < _HEIGHT - _BOTTOM and not any(map(place.overlaps, taken)):
+                return place
+    return place
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""The measured process: child.py PHASE WAY TARGET INSTANCE WORK.
+"""The measured process: child.py PHASE WAY TARGET INSTANCE SAMPLES WORK.
 
-INSTANCE, package.module:function, builds the model; package.samples gives its inputs. TARGET is the module of
-the model's class: where that lives in a dependency it is imported first, so that what the package's import
-costs can be told apart. PHASE is "prepare" or "run"; a run prints its measurements as JSON.
+INSTANCE, package.module:function, builds the model; SAMPLES of package.samples gives its inputs. TARGET is
+the module of the model's class: where that lives in a dependency it is imported first, so that what the
+package's import costs can be told apart. PHASE is "prepare" or "run"; a run prints its measurements as JSON.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from inside import announce, compilers_imported, resident_mb, served, steady_sta
 from ways import WAYS, Job
 
 
-def load(target: str, instance: str, work: Path) -> tuple[Job, float]:
+def load(target: str, instance: str, samples: str, work: Path) -> tuple[Job, float]:
     """The job, and the seconds the imports of the package and of the instance's module took."""
     module, _, function = instance.partition(":")
     package = package_of(instance)
     if package_of(target) != package:
         importlib.import_module(target)
     import_s = timed(lambda: importlib.import_module(module))
-    args, kwargs = next(iter(importlib.import_module(f"{package}.samples").samples()))
+    args, kwargs = next(iter(getattr(importlib.import_module(f"{package}.samples"), samples)()))
     return Job(getattr(sys.modules[module], function)(), args, kwargs, work), import_s
 
 
@@ -51,19 +51,23 @@ def measure(way: str, job: Job) -> dict[str, Any]:
     return fields
 
 
-def main(phase: str, way: str, target: str, instance: str, work: str) -> None:
+def main(phase: str, way: str, target: str, instance: str, samples: str, work: str) -> None:
+    if phase == "run" and WAYS[way].without_torch:
+        nothing: Any = None
+        print(json.dumps(measure(way, Job(nothing, (), {}, Path(work)))), flush=True)
+        return
     torch_s = timed(lambda: importlib.import_module("torch"))
     import torch
 
     with torch.no_grad():
-        job, import_s = load(target, instance, Path(work))
+        job, import_s = load(target, instance, samples, Path(work))
         if phase == "prepare":
             prepare = WAYS[way].prepare
             assert prepare is not None, f"{way} has nothing to prepare"
             prepare(job)
             return
         fields = measure(way, job)
-    if way == "wheel":
+    if WAYS[way].settings is not None:
         hits, misses = served(package_of(instance))
         if not hits or misses:
             raise RuntimeError(f"the bundle does not serve the model: {hits} hits, {misses} misses")

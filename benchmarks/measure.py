@@ -92,13 +92,19 @@ class Bench:
     """One model, measured in ``folder``."""
 
     model: BenchModel
-    project: Project
     folder: Path
     say: Callable[[str], None]
 
+    def project(self, way: str) -> Project:
+        """The project whose wheel a way installs, or whose source it imports."""
+        settings = WAYS[way].settings
+        if settings is None:
+            return Project(self.model, self.folder)
+        return Project(self.model, self.folder / way, settings)
+
     def measure(self, ways: Iterable[str], runs: int, heavy_runs: int) -> dict[str, Fields]:
         """Per way its fields, or {"error": the last line of it}."""
-        self.project.write()
+        self.project("eager").write()
         results: dict[str, Fields] = {}
         prepared: dict[str, float | RunError] = {}
         collected: dict[str, list[Fields]] = {way: [] for way in ways}
@@ -127,12 +133,13 @@ class Bench:
     def _prepared(self, way: str, prepared: dict[str, float | RunError]) -> Fields:
         """Prepare a way once; ways that share a preparation share its outcome."""
         owner = WAYS[way].prepared_by or way
-        if owner != "wheel" and WAYS[owner].prepare is None:
+        is_wheel = WAYS[owner].settings is not None
+        if not is_wheel and WAYS[owner].prepare is None:
             return {}
         if owner not in prepared:
             self.say(f"{way}: preparing")
             try:
-                prepared[owner] = self._build_wheel() if owner == "wheel" else self._prepare(owner)
+                prepared[owner] = self._build_wheel(owner) if is_wheel else self._prepare(owner)
             except RunError as failure:
                 prepared[owner] = failure
         outcome = prepared[owner]
@@ -144,9 +151,11 @@ class Bench:
         self.say(f"{way}: failed: {failure}")
         return {"error": str(failure)}
 
-    def _build_wheel(self) -> float:
-        wheel, seconds = self.project.build()
-        self.project.install(wheel)
+    def _build_wheel(self, way: str) -> float:
+        project = self.project(way)
+        project.write()
+        wheel, seconds = project.build()
+        project.install(wheel)
         return seconds
 
     def _prepare(self, way: str) -> float:
@@ -171,12 +180,14 @@ class Bench:
         return {"process_s": outcome.process_s, **outcome.fields}
 
     def _command(self, phase: str, way: str) -> list[str | Path]:
-        assert self.model.instance is not None
         work = self.folder / (WAYS[way].prepared_by or way)
-        return [sys.executable, CHILD, phase, way, self.model.target_module, self.model.instance, work]
+        model = self.model
+        assert model.instance is not None
+        return [sys.executable, CHILD, phase, way, model.target_module, model.instance, model.samples, work]
 
     def _environment(self, way: str, cache: Path) -> dict[str, str]:
-        package = self.project.installed if way == "wheel" else self.project.source
+        project = self.project(way)
+        package = project.source if WAYS[way].settings is None else project.installed
         inherited = {name: value for name, value in os.environ.items() if name != "HATCH_PRECOMPILE"}
         return inherited | {"PYTHONPATH": str(package), "TORCHINDUCTOR_CACHE_DIR": str(cache)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 __all__ = ["MANY", "MODELS", "ROOT", "THREADS", "BenchModel"]
@@ -17,11 +17,13 @@ class BenchModel:
     """One model: where its source is and what its project declares."""
 
     package: str
-    """In packages/: ``__init__``, ``samples.samples()`` and, unless copied, ``model``."""
+    """In packages/: ``__init__``, ``samples`` and, unless copied, ``model``."""
     target: str
     """The entrypoint."""
     instance: str | None
     """The function that builds it; None where the target is a plain function."""
+    samples: str = "samples"
+    """The function in the package's ``samples`` that gives the one sample."""
     copied: Mapping[str, Path] = field(default_factory=dict)
     """Files of the package that come from elsewhere in this repository."""
     requires: tuple[str, ...] = ()
@@ -32,18 +34,28 @@ class BenchModel:
         return self.target.partition(":")[0]
 
 
+_BERT = BenchModel(
+    "bench_bert",
+    "transformers.models.bert.modeling_bert:BertModel",
+    "bench_bert.model:make",
+    requires=("transformers",),
+)
+_MINILM = BenchModel(
+    "bench_minilm",
+    "bench_minilm.model:MiniLM",
+    "bench_minilm.model:untrained",
+    copied={"model.py": ROOT / "example_project/src/minilm_search/model.py"},
+)
+
 MODELS: dict[str, BenchModel] = {
     "mlp": BenchModel("bench_mlp", "bench_mlp.model:MLP", "bench_mlp.model:make"),
-    "minilm": BenchModel(
-        "bench_minilm",
-        "bench_minilm.model:MiniLM",
-        "bench_minilm.model:untrained",
-        copied={"model.py": ROOT / "example_project/src/minilm_search/model.py"},
-    ),
-    "bert": BenchModel(
-        "bench_bert",
-        "transformers.models.bert.modeling_bert:BertModel",
-        "bench_bert.model:make",
+    "minilm": _MINILM,
+    "minilm_16": replace(_MINILM, samples="sixteen"),
+    "bert": _BERT,
+    "resnet": BenchModel(
+        "bench_resnet",
+        "transformers.models.resnet.modeling_resnet:ResNetModel",
+        "bench_resnet.model:make",
         requires=("transformers",),
     ),
 }

@@ -6,7 +6,8 @@ import compileall
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,7 +38,7 @@ variants = ["native"]
 [[tool.hatch.build.hooks.precompile.entrypoints]]
 target = "{target}"
 name = "{package}"
-samples = "{package}.samples:samples"
+samples = "{package}.samples:{samples}"
 mode = "no_grad"
 """
 
@@ -48,6 +49,8 @@ class Project:
 
     model: BenchModel
     folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the entrypoint, beside those that the model says."""
 
     @property
     def source(self) -> Path:
@@ -100,6 +103,8 @@ class Project:
             name=self.model.package.replace("_", "-"),
             package=self.model.package,
             target=self.model.target,
+            samples=self.model.samples,
             dependencies=", ".join(f'"{requirement}"' for requirement in requires),
         )
-        return text + (f'instance = "{self.model.instance}"\n' if self.model.instance else "")
+        more = {**({"instance": self.model.instance} if self.model.instance else {}), **self.settings}
+        return text + "".join(f'{key} = "{value}"\n' for key, value in more.items())

@@ -2,12 +2,15 @@
 
 Run with the Python of an environment that has the plugin, torch, transformers, hatchling and build:
 
-    python benchmarks/run.py [--models mlp,minilm,bert] [--ways eager,cold,...] [--runs 5]
+    python benchmarks/run.py [--models mlp,minilm,bert] [--ways eager,cold,...] [--runs 5] [--cores 1]
+
+The ways that are not torch's also need onnxruntime, onnxscript and openvino.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -24,13 +27,17 @@ from report import table, verdict_table, write
 from ways import WAYS
 
 NEEDED = ("build", "hatchling", "hatch_precompile", "torch", "transformers")
+FOR_OTHERS = ("onnxruntime", "onnxscript", "openvino")
 
 
 def main() -> None:
     options = parse_arguments()
     out: Path = options.out
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
+    needed = (*NEEDED, *(FOR_OTHERS if any(WAYS[way].without_torch for way in options.ways) else ()))
+    if missing := [name for name in needed if find_spec(name) is None]:
         sys.exit(f"run.py: {sys.executable} lacks {', '.join(missing)}; see benchmarks/README.md")
+    # Of this process, and so of all that it starts.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     models: dict[str, dict[str, Any]] = {}
     (out / "bench.json").unlink(missing_ok=True)
     for name in options.models:
@@ -56,6 +63,7 @@ def parse_arguments() -> argparse.Namespace:
         "--heavy-runs", type=int, default=2, help="of a way that takes many seconds (default: 2)"
     )
     parser.add_argument("--import-runs", type=int, default=9, help="processes per import (default: 9)")
+    parser.add_argument("--cores", type=int, help="on so many cores only (default: all)")
     parser.add_argument("--many", action="store_true", help="also import a wheel with 256 entries: minutes")
     parser.add_argument(
         "--threads",
@@ -88,11 +96,11 @@ def measure_model(name: str, model: BenchModel, options: argparse.Namespace) -> 
     def say(text: str) -> None:
         print(f"[{time.monotonic() - start:6.0f} s] {name}: {text}", file=sys.stderr, flush=True)
 
-    project = Project(model, folder)
-    ways = Bench(model, project, folder, say).measure(options.ways, options.runs, options.heavy_runs)
+    bench = Bench(model, folder, say)
+    ways = bench.measure(options.ways, options.runs, options.heavy_runs)
     if "wheel" in ways and "error" not in ways["wheel"]:
         say("wheel: import")
-        ways["wheel"]["import"] = import_cost(project, options.import_runs)
+        ways["wheel"]["import"] = import_cost(bench.project("wheel"), options.import_runs)
     return ways
 
 

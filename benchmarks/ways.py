@@ -1,11 +1,12 @@
-"""The ways to ship a compiled model: what each prepares once, and how its process makes the model callable.
+"""The ways to ship a model: what each prepares once, and how its process makes the model callable.
 
-The parent reads the table; the measured process calls ``prepare`` or ``open``. torch is imported inside the
-functions that need it, so that the parent stays light.
+The parent reads the table; the measured process calls ``prepare`` or ``open``. torch, ONNX Runtime and
+OpenVINO are imported in the functions that need them: the parent, and whoever does without one, stays light.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,10 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Job:
-    """A model, one sample of inputs for it, and the folder its way may keep files in."""
+    """A model, one sample of inputs for it, and the folder its way may keep files in.
+
+    Of a way that runs without torch there is the folder only.
+    """
 
     model: torch.nn.Module
     args: tuple[Any, ...]
@@ -47,6 +51,10 @@ class Way:
     """The way whose preparation it uses, where that is not its own."""
     heavy: bool = False
     """Whether a run takes many seconds, so that fewer are made."""
+    without_torch: bool = False
+    """Whether a run needs no torch: it has the model and its inputs as files."""
+    settings: Mapping[str, str] | None = None
+    """Of a wheel: keys of its entrypoint, beside target and samples."""
 
 
 def _eager(job: Job) -> Call:
@@ -123,6 +131,88 @@ def _aoti_raw(job: Job) -> Call:
     return lambda: loader.boxed_run(list(flat))
 
 
+def _freezing(job: Job) -> Call:
+    import torch._inductor.config
+
+    torch._inductor.config.freezing = True
+    return _compiled(job)
+
+
+def _max_autotune(job: Job) -> Call:
+    import torch._inductor.config
+
+    torch._inductor.config.freezing = True  # without it the choice is between libraries only
+    compiled = torch.compile(job.model, mode="max-autotune")
+    return lambda: compiled(*job.args, **job.kwargs)
+
+
+def _bfloat16(job: Job) -> Call:
+    import torch
+
+    job.model.bfloat16()
+    whole = [value.bfloat16() if torch.is_floating_point(value) else value for value in job.args]
+    return _freezing(Job(job.model, tuple(whole), job.kwargs, job.work))
+
+
+def _export_to_onnx(job: Job) -> None:
+    import numpy
+    import torch
+
+    values = [value for value in (*job.args, *job.kwargs.values()) if torch.is_tensor(value)]
+    names = [f"input{number}" for number in range(len(values))]
+    model = str(job.work / "model.onnx")
+    torch.onnx.export(
+        job.model, job.args, model, kwargs=dict(job.kwargs), input_names=names, dynamo=True, verbose=False
+    )
+    numpy.savez(job.work / "inputs.npz", **dict(zip(names, (value.numpy() for value in values), strict=True)))
+
+
+def _quantize(job: Job) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    _export_to_onnx(job)
+    quantize_dynamic(job.work / "model.onnx", job.work / "int8.onnx", weight_type=QuantType.QInt8)
+
+
+def _inputs(job: Job) -> dict[str, Any]:
+    import numpy
+
+    with numpy.load(job.work / "inputs.npz") as inputs:
+        return dict(inputs)
+
+
+def _onnxruntime(job: Job, file: str = "model.onnx") -> Call:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = len(os.sched_getaffinity(0))
+    session = onnxruntime.InferenceSession(job.work / file, options, providers=["CPUExecutionProvider"])
+    inputs = _inputs(job)
+    return lambda: session.run(None, inputs)
+
+
+def _onnxruntime_int8(job: Job) -> Call:
+    return _onnxruntime(job, "int8.onnx")
+
+
+def _openvino(job: Job, precision: str = "f32") -> Call:
+    import openvino
+
+    core = openvino.Core()
+    settings = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)),
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    compiled = core.compile_model(core.read_model(job.work / "model.onnx"), "CPU", settings)
+    inputs = list(_inputs(job).values())
+    return lambda: compiled(inputs)
+
+
+def _openvino_bfloat16(job: Job) -> Call:
+    return _openvino(job, "bf16")
+
+
 WAYS: dict[str, Way] = {
     "eager": Way("eager", _eager, compiler=False),
     "cold": Way("torch.compile, cold", _compiled, heavy=True),
@@ -141,7 +231,26 @@ WAYS: dict[str, Way] = {
     ),
     "aoti": Way("AOTInductor, aoti_load_package, fresh machine", _aoti, _package, heavy=True),
     "aoti_raw": Way("AOTInductor, raw loader", _aoti_raw, _package, compiler=False, prepared_by="aoti"),
-    "wheel": Way("precompiled wheel", _eager, compiler=False),
+    # Frozen graphs are not cached.
+    "freezing": Way("torch.compile, freezing", _freezing, heavy=True),
+    "max_autotune": Way("torch.compile, freezing, max-autotune", _max_autotune, heavy=True),
+    "freezing_bfloat16": Way("torch.compile, freezing, bfloat16", _bfloat16, heavy=True),
+    "onnxruntime": Way("ONNX Runtime", _onnxruntime, _export_to_onnx, compiler=False, without_torch=True),
+    "onnxruntime_int8": Way(
+        "ONNX Runtime, int8", _onnxruntime_int8, _quantize, compiler=False, without_torch=True
+    ),
+    "openvino": Way("OpenVINO", _openvino, compiler=False, without_torch=True, prepared_by="onnxruntime"),
+    "openvino_bfloat16": Way(
+        "OpenVINO, bfloat16",
+        _openvino_bfloat16,
+        compiler=False,
+        without_torch=True,
+        prepared_by="onnxruntime",
+    ),
+    "wheel": Way("precompiled wheel", _eager, compiler=False, settings={}),
+    "wheel_fixed": Way(
+        "precompiled wheel, fixed weights", _eager, compiler=False, settings={"weights": "fixed"}
+    ),
 }
-"""By the name they have on the command line and in bench.json. ``wheel`` calls the model as eager does: what
+"""By the name they have on the command line and in bench.json. A wheel calls the model as eager does: what
 differs is the package installed. Its build is a project's, in projects.py."""

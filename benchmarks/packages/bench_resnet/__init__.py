@@ -1,0 +1,1 @@
+"""Benchmark project: transformers' ResNet-50, random weights. The class lives in a dependency."""
