@@ -47,6 +47,8 @@ class Frame:
         self.served = False
         """Whether a call is served that nobody compiles and that no entrypoint makes."""
         self.entries: list[Entry] = []
+        self.latest: list[Entry] = []
+        """The same, the one that served a call last in front."""
         self.sites: list[Site] = []
         self.code: CodeType
         self.globals: dict[str, Any]
@@ -124,7 +126,7 @@ class Frame:
         entries = [entry for head in found if (entry := head()) is not None]
         with installation.lock:
             if not self.loaded and not installation.uninstalled:
-                self.entries = entries
+                self.entries = self.latest = entries
                 # Last: a thread that sees it set goes on to what is there.
                 self.loaded = True
 
@@ -135,7 +137,7 @@ class Frame:
         guards and not inside them."""
         if not self.loaded:
             self.load()
-        for entry in self.entries:
+        for entry in self.latest:
             if self._accepts(entry, frame_locals):
                 return entry
         return None
@@ -263,12 +265,17 @@ class Site:
                 _fill_in(frame_locals, names, closure)
             if hooked is not None:
                 return _under_compile(site, frame_locals, hooked)
+            entries = frame.latest
             try:
-                for entry in frame.entries:
+                for entry in entries:
                     guard = entry.guard
                     if guard(frame_locals):
                         if guard is entry.stub:
                             break
+                        if entry is not entries[0]:
+                            # The next call is likely to be of this kind; dynamo does so, too. A new list:
+                            # threads go through the one that they have.
+                            frame.latest = [entry, *(other for other in entries if other is not entry)]
                         if simple and entry in runs:
                             return runs[entry]
                         return site.runner(entry, frame_locals)

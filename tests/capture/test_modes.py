@@ -35,3 +35,8 @@ def test_libraries_that_are_equal_are_one_file(built: Site) -> None:
     assert (len(manifest["graphs"]), len(libraries)) == (2, 1)
     assert [str(path.relative_to(bundle)) for path in bundle.rglob("graphs/*.so")] == list(libraries)
     assert libraries <= manifest["files"].keys()
+
+
+def test_the_entry_that_served_last_is_asked_first(built: Site) -> None:
+    seen = built.play("modes.asked_first")
+    assert seen == {"seen": [[0, 1], [1, 0], [1, 0], [0, 1]], "hits": [4, 4]}

@@ -23,3 +23,16 @@ def calls_in_each() -> dict[str, Any]:
         hits[name] = probe.hits("fine", "broken") - before
     assert broken._precompiled.status()["installed"]
     return {"hits": hits, "imported": probe.compilers()}
+
+
+def asked_first() -> dict[str, Any]:
+    """After each call the entries in the order in which they are asked, and at the end their hits."""
+    model, x = broken.models.Fine(), torch.ones(6)
+    (frame,) = broken._precompiled._installation.entrypoints["fine"].frames
+    seen = []
+    for context in (torch.no_grad, torch.inference_mode, torch.inference_mode, torch.no_grad):
+        with context():
+            model(x)  # the first call of an entry loads it
+            model(x)
+        seen.append([frame.entries.index(entry) for entry in frame.latest])
+    return {"seen": seen, "hits": [entry["hits"] for entry in probe.status("fine", "broken")["by_entry"]]}
