@@ -256,6 +256,7 @@ def prepared_inputs() -> Iterator[None]:
 
 def _pack_layers(graph: Any, fixed: set[Any]) -> None:
     """Pack the weights of float32 layers for oneDNN; inductor's own patterns then fuse what follows them."""
+    _join_layers(graph, fixed)
     for node in list(graph.nodes):
         if node.target is aten.convolution.default:
             _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
@@ -280,9 +281,14 @@ def _added(graph: Any, target: Any, *args: Any) -> Any:
     return node
 
 
-def _pack_linear(graph: Any, node: Any, fixed: set[Any]) -> None:
+def _linear(node: Any) -> tuple[Any, Any, Any]:
+    """Bias, input and weight, as a layer has it, of a product; each None where there is none."""
     bias, x, turned = node.args if node.target is aten.addmm.default else (None, *node.args)
-    weight: Any = turned.args[0] if turned.target in (aten.permute.default, aten.t.default) else None
+    return bias, x, turned.args[0] if turned.target in (aten.permute.default, aten.t.default) else None
+
+
+def _pack_linear(graph: Any, node: Any, fixed: set[Any]) -> None:
+    bias, x, weight = _linear(node)
     if weight is None or not _depends_on(weight, fixed) or not _is_layer(bias, x, weight):
         return
     with graph.inserting_before(node):
@@ -295,10 +301,10 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any]) -> None:
     _without_reshapes(graph, layer)
 
 
-def _is_layer(bias: Any, x: Any, weight: Any) -> bool:
+def _is_layer(bias: Any, x: Any, weight: Any, *, least: int = _WORTH_PACKING) -> bool:
     value, base = x.meta["val"], weight.meta["val"]
     rows = value.shape[0] if isinstance(value.shape[0], int) else _ROWS
-    if rows * base.numel() < _WORTH_PACKING:
+    if rows * base.numel() < least:
         return False
     if base.dtype != torch.float32 or value.dtype != torch.float32 or not base.is_contiguous():
         return False
@@ -307,12 +313,91 @@ def _is_layer(bias: Any, x: Any, weight: Any) -> bool:
     return bias is None or (_is_dense(bias.meta["val"]) and bias.meta["val"].shape == base.shape[:1])
 
 
+@dataclass(frozen=True)
+class _Heads:
+    """A layer whose result is split into heads and used in no other way: query, key or value.
+
+    chain: the product and the reshapes after it, the last of which has (..., heads, size of a head)
+    """
+
+    x: Any
+    weight: Any
+    bias: Any
+    chain: tuple[Any, ...]
+
+    @property
+    def number(self) -> int:
+        heads: int = self.chain[-1].meta["val"].shape[-2]
+        return heads
+
+
+def _join_layers(graph: Any, fixed: set[Any]) -> None:
+    """Have query, key and value of one input be one layer: of few rows, setting up each is what it costs."""
+    groups: dict[tuple[Any, ...], list[_Heads]] = {}
+    for node in graph.nodes:
+        if node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
+            layer = _split_into_heads(node, fixed)
+            if layer is not None:
+                *rows, _, size = layer.chain[-1].meta["val"].shape
+                base = layer.x.args[0] if layer.x.target in _RESHAPES else layer.x
+                # Sizes by their words: symbolic ones cannot be hashed.
+                groups.setdefault((base, layer.bias is None, str(rows), size), []).append(layer)
+    for layers in groups.values():
+        if len(layers) > 1:
+            _join(graph, layers)
+
+
+def _split_into_heads(node: Any, fixed: set[Any]) -> _Heads | None:
+    bias, x, weight = _linear(node)
+    if weight not in fixed or (bias is not None and bias not in fixed):
+        return None
+    chain = [node]
+    while len(chain[-1].users) == 1 and (after := next(iter(chain[-1].users))).target in _RESHAPES:
+        chain.append(after)
+    shape = chain[-1].meta["val"].shape
+    if len(shape) < 3 or not all(isinstance(size, int) for size in shape[-2:]):
+        return None
+    if shape[-2] * shape[-1] != weight.meta["val"].shape[0] or not _is_layer(bias, x, weight, least=0):
+        return None
+    # The sizes before the heads are written for all of them as one has them.
+    return None if -1 in chain[-1].args[1][:-2] else _Heads(x, weight, bias, tuple(chain))
+
+
+def _join(graph: Any, layers: list[_Heads]) -> None:
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    earliest = min((layer.chain[-1] for layer in layers), key=places.__getitem__)
+    x = min((layer.x for layer in layers), key=places.__getitem__)
+    heads, size = sum(layer.number for layer in layers), earliest.meta["val"].shape[-1]
+    with graph.inserting_before(earliest):
+        weight = _added(graph, aten.cat.default, [layer.weight for layer in layers], 0)
+        turned = _added(graph, aten.permute.default, weight, [1, 0])
+        if layers[0].bias is None:
+            product = _added(graph, aten.mm.default, x, turned)
+        else:
+            bias = _added(graph, aten.cat.default, [layer.bias for layer in layers], 0)
+            product = _added(graph, aten.addmm.default, bias, x, turned)
+        together = graph.call_function(aten.view.default, (product, [*earliest.args[1][:-2], heads, size]))
+        before = earliest.meta["val"].shape[:-2]
+        together.meta["val"] = product.meta["val"].view([*before, heads, size])
+        start = 0
+        for layer in layers:
+            part = _added(graph, aten.slice.Tensor, together, len(before), start, start + layer.number)
+            layer.chain[-1].replace_all_uses_with(part)
+            start += layer.number
+    for layer in layers:
+        for node in (*reversed(layer.chain), layer.chain[0].args[-1]):
+            if not node.users:
+                graph.erase_node(node)
+
+
+_RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+
+
 def _without_reshapes(graph: Any, layer: Any) -> None:
     """A layer of three dimensions is a reshape, one of two and a reshape: what follows could not be fused."""
     before: Any = layer.args[0]
     after: Any = next(iter(layer.users), None)
-    reshapes = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
-    if len(layer.users) != 1 or after.target not in reshapes or before.target not in reshapes:
+    if len(layer.users) != 1 or after.target not in _RESHAPES or before.target not in _RESHAPES:
         return
     x = before.args[0]
     inner, outer = x.meta["val"].shape, after.meta["val"].shape

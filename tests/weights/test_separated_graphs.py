@@ -31,6 +31,34 @@ class Layers(nn.Module):
         return y
 
 
+class Attention(nn.Module):
+    """With fewer heads of keys and values than of queries; a layer of the same input beside them."""
+
+    def __init__(self, bias: bool) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(64, 32 * heads, bias) for heads in (4, 2, 2))
+        self.beside, self.out = nn.Linear(64, 128, bias), nn.Linear(128, 64, bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = (layer(x).view(*x.shape[:-1], -1, 32) for layer in (self.query, self.key, self.value))
+        query, key, value = (part.transpose(1, 2) for part in parts)
+        y = F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+        z: torch.Tensor = self.out(y.transpose(1, 2).flatten(2) * torch.sigmoid(self.beside(x)))
+        return z
+
+
+class LookingAlike(nn.Module):
+    """Two layers of one tensor that cannot be one: they see it as rows of other lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64, bias=False), nn.Linear(32, 64, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one = self.first(x).view(1024, 2, 32)
+        return one.sum(0) + self.second(x.view(2048, 32)).view(2048, 2, 32).sum(0)
+
+
 class Picture(nn.Module):
     """A block of a residual network."""
 
@@ -95,6 +123,35 @@ def test_linear_layers_are_packed_and_what_follows_is_fused(capfd: pytest.Captur
     assert "eltwise_gelu_erf" in ran[0] and "binary_add" in ran[1]
     with torch.no_grad():
         torch.testing.assert_close(answer, model(x))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_query_key_and_value_are_one_layer(bias: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model, x = Attention(bias), torch.randn(3, 128, 64)
+    capfd.readouterr()
+    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+        _, answer, steps = compiled(model, x)
+    ran = [line for line in capfd.readouterr().out.splitlines() if ",exec,cpu,inner_product," in line]
+    assert steps.count("aten.cat.default") == (2 if bias else 1)
+    # The three at once, what is beside them, and the last.
+    assert steps.count("mkldnn._reorder_linear_weight.default") == 3
+    assert sorted(line.split(",")[-2] for line in ran) == [
+        "mb384ic128oc64",
+        "mb384ic64oc128",
+        "mb384ic64oc256",
+    ]
+    with torch.no_grad():
+        torch.testing.assert_close(answer, model(x))
+
+
+def test_layers_that_see_one_tensor_otherwise_are_not() -> None:
+    torch.manual_seed(0)
+    model, x = LookingAlike(), torch.randn(1024, 64)
+    _, answer, steps = compiled(model, x)
+    assert steps == ["mkldnn._reorder_linear_weight.default"] * 2
+    with torch.no_grad():
+        torch.testing.assert_close(answer, model(x), rtol=1e-4, atol=1e-4)
 
 
 def test_batch_norms_are_folded_and_what_follows_is_fused(capfd: pytest.CaptureFixture[str]) -> None:
