@@ -301,10 +301,16 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any]) -> None:
     _without_reshapes(graph, layer)
 
 
+def _work(x: Any, *weights: Any) -> int:
+    """The multiplications of layers of one input."""
+    rows = x.meta["val"].shape[0]
+    numel: int = sum(weight.meta["val"].numel() for weight in weights)
+    return (rows if isinstance(rows, int) else _ROWS) * numel
+
+
 def _is_layer(bias: Any, x: Any, weight: Any, *, least: int = _WORTH_PACKING) -> bool:
     value, base = x.meta["val"], weight.meta["val"]
-    rows = value.shape[0] if isinstance(value.shape[0], int) else _ROWS
-    if rows * base.numel() < least:
+    if _work(x, weight) < least:
         return False
     if base.dtype != torch.float32 or value.dtype != torch.float32 or not base.is_contiguous():
         return False
@@ -343,7 +349,8 @@ def _join_layers(graph: Any, fixed: set[Any]) -> None:
                 # Sizes by their words: symbolic ones cannot be hashed.
                 groups.setdefault((base, layer.bias is None, str(rows), size), []).append(layer)
     for layers in groups.values():
-        if len(layers) > 1:
+        weights = [layer.weight for layer in layers]
+        if len(layers) > 1 and _work(layers[0].x, *weights) >= _WORTH_PACKING:
             _join(graph, layers)
 
 
