@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from hatch_precompile.torch_internals.folding_results import (
     Call,
     constants,
@@ -53,8 +55,8 @@ def _torch_function(own: Callable[..., Any]) -> Callable[..., Any]:
         result = own(self, tx, args, kwargs)
         if not result.is_python_constant() or function in tracing_state_functions():
             return result
-        if getattr(function, "__module__", "") == "math":
-            return result
+        if getattr(function, "__module__", "") == "math" or function is torch.jit.annotate:
+            return result  # the latter is its last argument
         # What else gives nothing sets something, for the trace.
         if function in constant_fold_functions or not result.is_constant_none():
             _record(function, args, kwargs, result, state=True)

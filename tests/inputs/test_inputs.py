@@ -507,6 +507,7 @@ def test_what_cannot_be_compared_stops_the_build(call: Any) -> None:
         things.gathers_names,
         things.gathers_a_lists_names,
         things.has_names_in_an_errors_text,
+        things.annotates,
     ],
     ids=lambda call: call.__name__,
 )

@@ -209,6 +209,13 @@ def looks_into_a_formatted_text(x: Tensor) -> Tensor:
     return x * "{} of {of}".format(1, of=[NAMES]).index("exp")  # noqa: UP032
 
 
+def annotates(x: Tensor) -> Tensor:
+    parts = torch.jit.annotate(list[Tensor], [])
+    for part in x:
+        parts.append(part * 2)
+    return torch.stack(parts)
+
+
 def has_names_in_an_errors_text(x: Tensor) -> Tensor:
     _check("sin" in NAMES, f"sin is none of {NAMES}")
     _check("exp" in NAMES, "exp is none of {}".format({"a": NAMES}))

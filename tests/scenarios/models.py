@@ -130,15 +130,15 @@ def compiled_calls(name: str, own: str, module: str, target: str) -> float:
 
 def whole(name: str, own: str, module: str, target: str) -> bool:
     """Whether torch.compile takes it in one piece."""
-    from torch._dynamo.utils import counters
-
     call, make_samples = _call(own, module, target)
     args, kwargs = next(iter(make_samples()))
     torch._dynamo.reset()
-    counters.clear()
-    with torch.no_grad():
-        torch.compile(call, backend="eager")(*args, **kwargs)
-    return not counters["graph_break"]
+    try:
+        with torch.no_grad():
+            torch.compile(call, backend="eager", fullgraph=True)(*args, **kwargs)
+    except torch._dynamo.exc.TorchDynamoException:
+        return False
+    return True
 
 
 def _call(own: str, module: str, target: str) -> tuple[Any, Any]:
