@@ -52,7 +52,7 @@ OURS = "#e0561b"
 OTHER = "#7f8ea3"
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 880, 460, 70, 30, 50, 84
 _FONT = "-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
-_RADIUS, _LINE, _CHARACTER = 6, 16, 7.2
+_RADIUS, _LINE, _CHARACTER = 6, 16, 8.2
 """Of points; of text, in pixels: wider than most fonts have it."""
 
 
@@ -90,10 +90,13 @@ class Scale:
     def ticks(self) -> list[float]:
         """Round numbers within, few enough to be read."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-        ticks = [tick for tick in ticks if self.low <= tick <= self.high]
-        whole = [tick for tick in ticks if math.log10(tick).is_integer()]
-        return whole if len(ticks) > 8 and len(whole) > 1 else ticks
+        ticks: list[float] = []
+        for digits in ((1,), (1, 2, 5), range(1, 10)):
+            ticks = [digit * 10.0**power for power in powers for digit in digits]
+            ticks = [tick for tick in ticks if self.low <= tick <= self.high]
+            if len(ticks) >= 4:
+                break
+        return ticks
 
 
 def draw(document: Mapping[str, Any], model: str) -> str:
@@ -166,7 +169,7 @@ def _free(x: float, y: float, width: float, taken: list[Box]) -> Box:
     for down in sorted(range(-8 * _LINE, 8 * _LINE + 1, _LINE // 2), key=abs):
         for left in (x + gap, x - gap - width, x - width / 2):
             place = Box(left, y + down - _LINE / 2, left + width, y + down + _LINE / 2)
-            inside = place.left >= 2 and place.right <= _WIDTH and place.top >= _TOP
+            inside = place.left >= _LEFT and place.right <= _WIDTH and place.top >= _TOP
             if inside and place.bottom < _HEIGHT - _BOTTOM and not any(map(place.overlaps, taken)):
                 return place
     return place
