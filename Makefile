@@ -76,7 +76,7 @@ differential: .venv-test/.ready
 truth: .venv-test/.ready
 	.venv-test/bin/python tests/truth/run.py $(TRUTH)
 
-# Some 430 models of transformers and other libraries, tiny: built, and called in fresh processes beside eager code. Two
+# Some 430 models of transformers and other libraries, tiny: built, and called in fresh processes beside eager code. Three
 # hours; build/models.json. A part: make models MODELS="--models bert,nn_lstm --resume". In their true sizes, a dozen of
 # them: make models MODELS="--size large". A few are in the suite.
 models: .venv-models/.ready

@@ -340,10 +340,11 @@ class _Heads:
 def _join_layers(graph: Any, fixed: set[Any]) -> None:
     """Have query, key and value of one input be one layer: of few rows, setting up each is what it costs."""
     groups: dict[tuple[Any, ...], list[_Heads]] = {}
+    returned = _returned(graph)  # has memory and strides of its own, as in eager code
     for node in graph.nodes:
         if node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
             layer = _split_into_heads(node, fixed)
-            if layer is not None:
+            if layer is not None and returned.isdisjoint(layer.chain):
                 *rows, _, size = layer.chain[-1].meta["val"].shape
                 base = layer.x.args[0] if layer.x.target in _RESHAPES else layer.x
                 # Sizes by their words: symbolic ones cannot be hashed.

@@ -47,6 +47,17 @@ class Attention(nn.Module):
         return z
 
 
+class Keeping(nn.Module):
+    """Returns keys and values, as for a cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key, self.value = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(layer(x).view(3, 128, 2, 32).transpose(1, 2) for layer in (self.key, self.value))
+
+
 class LookingAlike(nn.Module):
     """Two layers of one tensor that cannot be one: they see it as rows of other lengths."""
 
@@ -88,7 +99,7 @@ class Counting(nn.Module):
         return y
 
 
-def compiled(model: nn.Module, *inputs: torch.Tensor) -> tuple[CompiledGraph, torch.Tensor, list[str]]:
+def compiled(model: nn.Module, *inputs: torch.Tensor) -> tuple[CompiledGraph, Any, list[str]]:
     """The graph of a call, the call's answer from it, and what oneDNN ran for that, in words."""
     graphs: list[CompiledGraph] = []
     capabilities = tuple(name for name, value in torch.cpu.get_capabilities().items() if value is True)
@@ -143,6 +154,18 @@ def test_query_key_and_value_are_one_layer(bias: bool, capfd: pytest.CaptureFixt
     ]
     with torch.no_grad():
         torch.testing.assert_close(answer, model(x))
+
+
+def test_what_a_call_returns_is_apart_and_has_the_strides_of_eager_code() -> None:
+    torch.manual_seed(0)
+    model, x = Keeping(), torch.randn(3, 128, 64)
+    _, answer, _ = compiled(model, x)
+    with torch.no_grad():
+        expected = model(x)
+    torch.testing.assert_close(answer, expected)
+    assert [part.stride() for part in answer] == [part.stride() for part in expected]
+    key, value = (part.untyped_storage() for part in answer)
+    assert key.data_ptr() != value.data_ptr()
 
 
 def test_layers_that_see_one_tensor_otherwise_are_not() -> None:
