@@ -251,6 +251,12 @@ WAYS: dict[str, Way] = {
     "wheel_fixed": Way(
         "precompiled wheel, fixed weights", _eager, compiler=False, settings={"weights": "fixed"}
     ),
+    "wheel_medium": Way(
+        "precompiled wheel, fixed weights, bfloat16 layers",
+        _eager,
+        compiler=False,
+        settings={"weights": "fixed", "float32-matmul-precision": "medium"},
+    ),
 }
 """By the name they have on the command line and in bench.json. A wheel calls the model as eager does: what
 differs is the package installed. Its build is a project's, in projects.py."""

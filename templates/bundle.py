@@ -108,11 +108,12 @@ class Bundle:
         return self._with_weights(call, record)
 
     def _with_weights(self, call: Callable[..., Any], record: dict[str, Any]) -> Callable[..., Any]:
-        if "weights" not in record:
+        name = record.get("weights", {}).get(self.variant)
+        if name is None:
             return call
         from .weights import FixedWeights
 
-        plan = marshal.loads(self.read(record["weights"]))
+        plan = marshal.loads(self.read(name))
         fixed = FixedWeights(call, plan, changes_inputs=record.get("changes_inputs", False))
         self.fixed_weights.append(fixed)
         return fixed.caller()

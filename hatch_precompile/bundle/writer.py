@@ -197,12 +197,14 @@ def _with_backward(graphs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]
 
 
 def _recipe(entrypoint: Entrypoint) -> dict[str, str]:
-    """What makes the samples again, where the wheel is."""
+    """What makes the samples again, where the wheel is, and how near to eager code their answers are."""
     recipe = {
         "samples": entrypoint.samples,
         "workload": entrypoint.workload,
         "instance": entrypoint.instance,
     }
+    if entrypoint.float32_matmul_precision != "highest":
+        recipe["float32_matmul_precision"] = entrypoint.float32_matmul_precision
     return {key: value for key, value in recipe.items() if value is not None}
 
 
@@ -214,7 +216,8 @@ def _placed(graph: GraphRecord, prefix: str) -> dict[str, Any]:
     record["kernels"] = {
         name: [f"{prefix}/{path}" for path in paths] for name, paths in graph.kernels.items()
     }
-    for key in ("readable", "wrapping", "weights"):
+    record["weights"] = {name: f"{prefix}/{path}" for name, path in graph.weights.items()}
+    for key in ("readable", "wrapping"):
         record[key] = f"{prefix}/{record[key]}" if record[key] else ""
     for constant in record["constants"]:
         constant["file"] = f"{prefix}/{constant['file']}"

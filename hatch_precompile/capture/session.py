@@ -121,6 +121,8 @@ class _Session:
                 f'target = "{self.entrypoint.target}" is code of torch itself; name a module or a function '
                 "of yours that calls it"
             )
+        if self.entrypoint.float32_matmul_precision == "medium":
+            self._say_where_precision_has_no_effect()
         samples = list(samples_of(self.entrypoint))
         self.samples = len(samples)
         targets = find_targets(self.entrypoint, samples)
@@ -171,6 +173,14 @@ class _Session:
         shutil.copytree(earlier, self.directory, dirs_exist_ok=True)
         self.report(Event(step="note", text=f"taken over from {captured.taken_from}"))
         return captured
+
+    def _say_where_precision_has_no_effect(self) -> None:
+        if not any(variant.has_bfloat16 for variant in self.variants):
+            text = (
+                'float32-matmul-precision = "medium" has no effect: no variant is for processors with '
+                'bfloat16; "x86-64-v4-bf16" is'
+            )
+            self.report(Event(step="note", text=text))
 
     def _compile_guards(self) -> None:
         for line in self.native_guards.left_in_python:
@@ -345,6 +355,7 @@ class _Session:
             self.operators,
             on_variant,
             fixed_weights=self.entrypoint.weights == "fixed",
+            matmul_precision=self.entrypoint.float32_matmul_precision,
         )
         seconds = time.perf_counter() - started
         self.report(

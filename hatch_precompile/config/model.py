@@ -152,6 +152,11 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """Whether parameters and buffers may change between calls. `"fixed"`: once the model is used they do not,
     so what depends on them alone is computed at the first call, and again if torch notices a change."""
 
+    float32_matmul_precision: Literal["highest", "high", "medium"] = "highest"
+    """How layers of float32 multiply, in the words of `torch.set_float32_matmul_precision`, for this
+    entrypoint alone. `"medium"`: in bfloat16, in variants for processors that multiply it. `"high"`, which is
+    TensorFloat32, is as `"highest"` on a CPU."""
+
     activate: Literal["call", "compile"] = "call"
     """Which calls use the compiled code. `"call"`: every call of the entrypoint. `"compile"`: only a call
     under `torch.compile`."""

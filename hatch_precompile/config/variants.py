@@ -11,17 +11,19 @@ from hatch_precompile.errors import ConfigError
 
 __all__ = ["KNOWN", "Variant", "highest_level", "variants_for_this_machine"]
 
-# The x86-64 levels in the names of torch.cpu.get_capabilities(); each level adds to the last.
+# The x86-64 levels in the names of torch.cpu.get_capabilities(), and the highest with bfloat16; each adds to
+# the last.
 _LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64": ("sse", "sse2"),
     "x86-64-v2": ("sse3", "ssse3", "sse4_1", "sse4_2", "popcnt"),
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma3", "lzcnt"),
     "x86-64-v4": ("avx512_f", "avx512_bw", "avx512_cd", "avx512_dq", "avx512_vl"),
+    "x86-64-v4-bf16": ("avx512_bf16",),
 }
 KNOWN = ("native", *_LEVELS)
 """The names of variants."""
 
-# What inductor writes for beyond the highest level, where the machine has it.
+# What inductor writes for beyond x86-64-v4, where the machine has it.
 _EXTENSIONS = ("avx512_bf16", "avx512_vnni", "amx_bf16", "amx_fp16", "amx_int8", "amx_tile")
 # Reported by torch.cpu.get_capabilities() but no instruction set: what code can run does not depend on it.
 _NOT_INSTRUCTIONS = {"architecture", "cpu_name"}
@@ -38,6 +40,11 @@ class Variant:
     name: str
     requires: tuple[str, ...]
     settings: dict[str, Any]
+
+    @property
+    def has_bfloat16(self) -> bool:
+        """Whether each CPU that runs it multiplies bfloat16."""
+        return "avx512_bf16" in self.requires
 
 
 def variants_for_this_machine(
@@ -75,7 +82,7 @@ def _variant(name: str, here: set[str], key: str) -> Variant:
             f'{key}: this machine cannot run "{name}", '
             f"its CPU has no {', '.join(missing)}; build on one that has"
         )
-    return Variant(name, needed, {"cpp.march": name})
+    return Variant(name, needed, {"cpp.march": _march(name)})
 
 
 def _native(here: set[str]) -> Variant:
@@ -85,8 +92,15 @@ def _native(here: set[str]) -> Variant:
     without them could not be told.
     """
     level = [name for name in _LEVELS if here.issuperset(_needed(name))][-1]
-    extensions = [name for name in _EXTENSIONS if name in here and level == "x86-64-v4"]
-    return Variant("native", (*_needed(level), *extensions), {"cpp.march": f"{level} -mtune=native"})
+    needed = _needed(level)
+    if _march(level) == "x86-64-v4":
+        needed += tuple(name for name in _EXTENSIONS if name in here and name not in needed)
+    return Variant("native", needed, {"cpp.march": f"{_march(level)} -mtune=native"})
+
+
+def _march(level: str) -> str:
+    """What the compiler calls a level. It is oneDNN that multiplies bfloat16."""
+    return level.removesuffix("-bf16")
 
 
 def _needed(level: str) -> tuple[str, ...]:

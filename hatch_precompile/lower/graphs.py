@@ -38,9 +38,11 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
     # The folders are the build machine's own.
     readable = re.sub(r"# File: .*?/(?=[^/\n]+:\d+ in )", "# File: ", graph.readable)
     (directory / f"{name}.txt").write_text(readable)
-    if graph.plan is not None:
-        plan = (graph.plan.kept, graph.plan.steps, graph.plan.outputs, graph.plan.watched)
-        (directory / f"{name}.weights").write_bytes(marshal.dumps(plan, MARSHAL))
+    weights: dict[str, str] = {}
+    for variant, plan in graph.plans.items():
+        weights[variant] = f"{name}-{variant}.weights"
+        content = (plan.kept, plan.steps, plan.outputs, plan.watched)
+        (directory / weights[variant]).write_bytes(marshal.dumps(content, MARSHAL))
     if graph.wrapping:
         (directory / f"{name}.wrapping").write_bytes(graph.wrapping)
     return GraphRecord(
@@ -54,7 +56,7 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         written_inputs=graph.written_inputs,
         copied_inputs=graph.copied_inputs,
         changes_inputs=graph.changes_inputs,
-        weights=f"{name}.weights" if graph.plan is not None else "",
+        weights=weights,
         constants=[
             _write_constant(tensor, directory, f"{name}-constant-{index}.bin")
             | ({"name": graph.constant_names[index]} if python else {})

@@ -152,7 +152,8 @@ class _Unpacking:
         record["constants"] = [
             {**constant, "file": self._own(constant["file"])} for constant in graph.get("constants", [])
         ]
-        for key in ("readable", "wrapping", "weights"):
+        record["weights"] = {variant: self._own(path) for variant, path in graph.get("weights", {}).items()}
+        for key in ("readable", "wrapping"):
             record[key] = self._own(graph[key]) if key in graph else ""
         if "backward" in graph:
             record["backward"] = self._graph(graph["backward"], f"{name}-backward")

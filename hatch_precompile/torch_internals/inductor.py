@@ -18,6 +18,7 @@ from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.dynamo import last_line
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
+from hatch_precompile.torch_internals.precision import narrow_layers
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.torch_internals.vectors import vectors_within
 from hatch_precompile.torch_internals.weights import Plan, computed, prepared_inputs, separate
@@ -38,7 +39,7 @@ class CompiledGraph:
     written_inputs: inputs changed in place whose autograd version has to be bumped
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
     changes_inputs: whether the library itself writes to an input
-    plan: what the library takes in the place of weights that do not change
+    plans: variant -> what its library takes in the place of weights that do not change
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
     library cannot be called directly; why_wrapped: the reason; obstacle: why the graph cannot be
     carried at all, or ""; place: the source line of its first operation
@@ -58,7 +59,7 @@ class CompiledGraph:
     written_inputs: list[int] = field(default_factory=list)
     copied_inputs: list[int] = field(default_factory=list)
     changes_inputs: bool = False
-    plan: Plan | None = None
+    plans: dict[str, Plan] = field(default_factory=dict)
     disable_autocast: bool = False
     disable_grad: bool = False
     backward: CompiledGraph | None = None
@@ -77,19 +78,22 @@ def compile_graph(
     on_variant: Callable[[str, float | None], None] = lambda name, seconds: None,
     *,
     fixed_weights: bool = False,
+    matmul_precision: str = "highest",
 ) -> tuple[Callable[..., Any], CompiledGraph]:
     """Compile an FX graph with inductor once per variant; tracing and lowering to ATen happen once.
 
     operators: the module a library calls custom operators through (its `custom_op_wrapper`); on_variant:
     told the name of a variant before it is compiled, with None, and after, with the seconds it took;
-    fixed_weights: whether what depends on weights alone is computed once, and not by the library.
+    fixed_weights: whether what depends on weights alone is computed once, and not by the library;
+    matmul_precision: of float32 layers, in the words of torch.set_float32_matmul_precision.
     Returns the callable of the first variant and the record.
     """
     from torch._inductor.compile_fx import compile_fx
 
     graph = CompiledGraph(readable=gm.print_readable(print_output=False), place=_first_line(gm))
     graph.disable_grad = torch.is_grad_enabled()
-    inner_compile = _InnerCompile(graph, variants, operators, on_variant, fixed_weights)
+    narrow = matmul_precision == "medium"
+    inner_compile = _InnerCompile(graph, variants, operators, on_variant, fixed_weights, narrow)
     wrappers = Wrappers(graph)
     with wrappers.watched():
         function = compile_fx(gm, list(example_inputs), inner_compile=inner_compile)
@@ -108,12 +112,14 @@ class _InnerCompile:
         operators: str,
         on_variant: Callable[[str, float | None], None],
         fixed_weights: bool,
+        narrow: bool,
     ) -> None:
         self.graph = graph
         self.variants = variants
         self.operators = operators
         self.on_variant = on_variant
         self.fixed_weights = fixed_weights
+        self.narrow = narrow
 
     def __call__(self, gm: Any, inputs: Sequence[Any], **settings: Any) -> Any:
         """The callable of the first variant."""
@@ -122,20 +128,35 @@ class _InnerCompile:
             part = self.graph.backward = CompiledGraph(readable=gm.print_readable(print_output=False))
         if part.libraries or part.python:
             self._give_up("inductor split it in several parts")
-        if self.fixed_weights and settings.get("is_inference") and part is self.graph:
-            inputs, settings, part.plan = _with_fixed_weights(gm, inputs, settings)
+        fixed = self.fixed_weights and settings.get("is_inference") and part is self.graph
         first = None
         for number, variant in enumerate(self.variants, 1):
             # Inductor consumes the graph it is given.
             given = gm if number == len(self.variants) else copy.deepcopy(gm)
-            compiled = self._compile(part, variant, given, inputs, settings, again=first is not None)
+            taken, its_settings = inputs, settings
+            narrow = self.narrow and variant.has_bfloat16
+            if fixed:
+                separated = separate(
+                    given,
+                    inputs,
+                    settings.get("static_input_idxs", ()),
+                    has_bfloat16=variant.has_bfloat16,
+                    narrow=narrow,
+                )
+                if separated is not None:
+                    taken, part.plans[variant.name] = separated
+                    its_settings = _settings_after(separated[1], settings)
+            if narrow:
+                narrow_layers(given.graph)
+            compiled = self._compile(part, variant, given, taken, its_settings, again=first is not None)
             first = first or compiled
             if compiled.output_strides != first.output_strides:
                 self._give_up(f"the variant {variant.name} returns other strides")
-            _describe(part, compiled, inputs, python=variant.name in part.python)
+            _describe(part, compiled, taken, python=variant.name in part.python)
             self._give_up(part.obstacle)
-        if part.plan is not None:
-            _compute_first(part.plan, first)
+        plan = part.plans.get(self.variants[0].name)
+        if plan is not None:
+            _compute_first(plan, first)
         return first
 
     def _compile(
@@ -168,17 +189,13 @@ class _InnerCompile:
         self.graph.obstacle = self.graph.obstacle or obstacle
 
 
-def _with_fixed_weights(
-    inner: Any, inputs: Sequence[Any], settings: dict[str, Any]
-) -> tuple[Sequence[Any], dict[str, Any], Plan | None]:
+def _settings_after(plan: Plan, settings: dict[str, Any]) -> dict[str, Any]:
+    """Inductor's settings for the inputs that the graph has after what depends on weights alone was taken
+    out."""
     weights = set(settings.get("static_input_idxs", ()))
-    separated = separate(inner, inputs, weights)
-    if separated is None:
-        return inputs, settings, None
-    inputs, plan = separated
-    first = len(plan.kept)
+    kept, all_of_them = len(plan.kept), len(plan.kept) + len(plan.outputs)
     static = [place for place, number in enumerate(plan.kept) if number in weights]
-    return inputs, {**settings, "static_input_idxs": [*static, *range(first, len(inputs))]}, plan
+    return {**settings, "static_input_idxs": [*static, *range(kept, all_of_them)]}
 
 
 def _compute_first(plan: Plan, compiled: Any) -> None:

@@ -17,10 +17,11 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals.precision import narrowed
 
 __all__ = ["Plan", "computed", "prepared_inputs", "separate"]
 
-aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
+aten, mkldnn, prims = torch.ops.aten, torch.ops.mkldnn, torch.ops.prims
 
 # Multiplications of a layer from which packing its weights makes up for oneDNN's set-up, and the rows of one
 # whose number of rows is not known.
@@ -55,17 +56,26 @@ class Plan:
     watched: tuple[int, ...]
 
 
-def separate(gm: Any, inputs: Sequence[Any], weights: Iterable[int]) -> tuple[list[Any], Plan] | None:
+def separate(
+    gm: Any,
+    inputs: Sequence[Any],
+    weights: Iterable[int],
+    *,
+    has_bfloat16: bool = False,
+    narrow: bool = False,
+) -> tuple[list[Any], Plan] | None:
     """Take what depends on weights alone out of a graph, which is changed.
 
-    weights: the numbers of the inputs that are parameters and buffers. Returns the inputs that the graph has
-    now, and the plan; None, and the graph as it was, where nothing depends on weights alone.
+    weights: the numbers of the inputs that are parameters and buffers; has_bfloat16: whether the processor
+    multiplies it, so that such layers are packed too; narrow: whether float32 layers become such. Returns the
+    inputs that the graph has now, and the plan; None, and the graph as it was, where nothing depends on
+    weights alone.
     """
     graph = gm.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     fixed = {placeholders[number] for number in weights} - _written(graph)
     fixed = {node for node in fixed if _is_dense(node.meta.get("val"))}
-    _pack_layers(graph, fixed)
+    _pack_layers(graph, fixed, _Packing(has_bfloat16, narrow))
     apart = _apart(graph, fixed)
     taken = _taken(graph, apart)
     if not taken:
@@ -174,7 +184,7 @@ def _can_be_a_step(node: Any) -> bool:
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
-    if target.namespace not in ("aten", "mkldnn") or target._schema.is_mutable:
+    if target is not _CAST and (target.namespace not in ("aten", "mkldnn") or target._schema.is_mutable):
         return False
     if torch.Tag.nondeterministic_seeded in target.tags or not _is_dense(node.meta.get("val")):
         return False
@@ -185,7 +195,13 @@ def _can_be_a_step(node: Any) -> bool:
     return True
 
 
+_CAST = prims.convert_element_type.default
+
+
 def _step(node: Any, numbers: dict[Any, int], steps: dict[Any, int]) -> tuple[str, Any, Any]:
+    if node.target is _CAST:  # whose operator is there only once torch's compiler was imported
+        tensor, dtype = node.args
+        return str(aten._to_copy.default), *_encoded(([tensor], {"dtype": dtype}), numbers, steps)
     args, kwargs = _encoded((node.args, dict(node.kwargs)), numbers, steps)
     return str(node.target), args, kwargs
 
@@ -254,14 +270,25 @@ def prepared_inputs() -> Iterator[None]:
 # -- layers ----------------------------------------------------------------------------------------
 
 
-def _pack_layers(graph: Any, fixed: set[Any]) -> None:
-    """Pack the weights of float32 layers for oneDNN; inductor's own patterns then fuse what follows them."""
-    _join_layers(graph, fixed)
+@dataclass(frozen=True)
+class _Packing:
+    """has_bfloat16: whether layers of bfloat16 are packed; narrow: whether those of float32 become such."""
+
+    has_bfloat16: bool
+    narrow: bool
+
+    def takes(self, *dtypes: torch.dtype) -> bool:
+        return set(dtypes) == {torch.float32} or (self.has_bfloat16 and set(dtypes) == {torch.bfloat16})
+
+
+def _pack_layers(graph: Any, fixed: set[Any], packing: _Packing) -> None:
+    """Pack the weights of layers for oneDNN; inductor's own patterns then fuse what follows them."""
+    _join_layers(graph, fixed, packing)
     for node in list(graph.nodes):
         if node.target is aten.convolution.default:
             _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
         elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
-            _pack_linear(graph, node, fixed)
+            _pack_linear(graph, node, fixed, packing)
 
 
 def _depends_on(node: Any, fixed: set[Any]) -> bool:
@@ -287,18 +314,23 @@ def _linear(node: Any) -> tuple[Any, Any, Any]:
     return bias, x, turned.args[0] if turned.target in (aten.permute.default, aten.t.default) else None
 
 
-def _pack_linear(graph: Any, node: Any, fixed: set[Any]) -> None:
+def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: _Packing) -> None:
     bias, x, weight = _linear(node)
-    if weight is None or not _depends_on(weight, fixed) or not _is_layer(bias, x, weight):
+    if weight is None or not _depends_on(weight, fixed) or not _is_layer(bias, x, weight, packing):
         return
+    narrow = packing.narrow and weight.meta["val"].dtype == torch.float32
     with graph.inserting_before(node):
+        if narrow:
+            weight = _added(graph, _CAST, weight, torch.bfloat16)
         packed = graph.call_function(mkldnn._reorder_linear_weight.default, (weight,))
         packed.meta["val"] = weight.meta["val"]
         layer = graph.call_function(mkldnn._linear_pointwise.default, (x, packed, bias, "none", [], ""))
         layer.meta.update(node.meta)
     node.replace_all_uses_with(layer)
     graph.erase_node(node)
-    _without_reshapes(graph, layer)
+    layer = _without_reshapes(graph, layer)
+    if narrow:
+        narrowed(graph, layer, 0)
 
 
 def _work(x: Any, *weights: Any) -> int:
@@ -308,11 +340,11 @@ def _work(x: Any, *weights: Any) -> int:
     return (rows if isinstance(rows, int) else _ROWS) * numel
 
 
-def _is_layer(bias: Any, x: Any, weight: Any, *, least: int = _WORTH_PACKING) -> bool:
+def _is_layer(bias: Any, x: Any, weight: Any, packing: _Packing, *, least: int = _WORTH_PACKING) -> bool:
     value, base = x.meta["val"], weight.meta["val"]
     if _work(x, weight) < least:
         return False
-    if base.dtype != torch.float32 or value.dtype != torch.float32 or not base.is_contiguous():
+    if not packing.takes(base.dtype, value.dtype) or not base.is_contiguous():
         return False
     if min(base.shape) < 1 or value.device.type != "cpu":
         return False
@@ -337,13 +369,13 @@ class _Heads:
         return heads
 
 
-def _join_layers(graph: Any, fixed: set[Any]) -> None:
+def _join_layers(graph: Any, fixed: set[Any], packing: _Packing) -> None:
     """Have query, key and value of one input be one layer: of few rows, setting up each is what it costs."""
     groups: dict[tuple[Any, ...], list[_Heads]] = {}
     returned = _returned(graph)  # has memory and strides of its own, as in eager code
     for node in graph.nodes:
         if node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
-            layer = _split_into_heads(node, fixed)
+            layer = _split_into_heads(node, fixed, packing)
             if layer is not None and returned.isdisjoint(layer.chain):
                 *rows, _, size = layer.chain[-1].meta["val"].shape
                 base = layer.x.args[0] if layer.x.target in _RESHAPES else layer.x
@@ -355,7 +387,7 @@ def _join_layers(graph: Any, fixed: set[Any]) -> None:
             _join(graph, layers)
 
 
-def _split_into_heads(node: Any, fixed: set[Any]) -> _Heads | None:
+def _split_into_heads(node: Any, fixed: set[Any], packing: _Packing) -> _Heads | None:
     bias, x, weight = _linear(node)
     if weight not in fixed or (bias is not None and bias not in fixed):
         return None
@@ -365,7 +397,9 @@ def _split_into_heads(node: Any, fixed: set[Any]) -> _Heads | None:
     shape = chain[-1].meta["val"].shape
     if len(shape) < 3 or not all(isinstance(size, int) for size in shape[-2:]):
         return None
-    if shape[-2] * shape[-1] != weight.meta["val"].shape[0] or not _is_layer(bias, x, weight, least=0):
+    if shape[-2] * shape[-1] != weight.meta["val"].shape[0] or not _is_layer(
+        bias, x, weight, packing, least=0
+    ):
         return None
     # The sizes before the heads are written for all of them as one has them.
     return None if -1 in chain[-1].args[1][:-2] else _Heads(x, weight, bias, tuple(chain))
@@ -401,18 +435,19 @@ def _join(graph: Any, layers: list[_Heads]) -> None:
 _RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 
 
-def _without_reshapes(graph: Any, layer: Any) -> None:
-    """A layer of three dimensions is a reshape, one of two and a reshape: what follows could not be fused."""
+def _without_reshapes(graph: Any, layer: Any) -> Any:
+    """A layer of three dimensions is a reshape, one of two and a reshape: what follows could not be fused.
+    Returns the layer as it is then."""
     before: Any = layer.args[0]
     after: Any = next(iter(layer.users), None)
     if len(layer.users) != 1 or after.target not in _RESHAPES or before.target not in _RESHAPES:
-        return
+        return layer
     x = before.args[0]
     inner, outer = x.meta["val"].shape, after.meta["val"].shape
     same = [*zip(inner[:-1], outer[:-1], strict=False), (inner[-1], before.meta["val"].shape[-1])]
     same.append((outer[-1], layer.meta["val"].shape[-1]))
     if len(inner) != len(outer) or not all(statically_known_true(one == other) for one, other in same):
-        return
+        return layer
     with graph.inserting_before(layer):
         whole = graph.call_function(layer.target, (x, *layer.args[1:]))
         whole.meta.update(after.meta)
@@ -421,6 +456,7 @@ def _without_reshapes(graph: Any, layer: Any) -> None:
     graph.erase_node(layer)
     if not before.users:
         graph.erase_node(before)
+    return whole
 
 
 # In a graph for inference a batch norm is some of these, each with one number for each channel.

@@ -49,13 +49,19 @@ def run_backward(output: Any) -> None:
 
 
 def compare(
-    actual: Mapping[str, Any], expected: Mapping[str, Any], label: str, *, values: bool = True
+    actual: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    label: str,
+    *,
+    values: bool = True,
+    narrow: bool = False,
 ) -> Agreement:
     """How far they are apart, by name. Raises VerifyError with a sentence where they do not agree.
 
-    values: compare what tensors and numbers hold, else only their kinds: types, shapes and dtypes.
+    values: compare what tensors and numbers hold, else only their kinds: types, shapes and dtypes;
+    narrow: float32 layers multiplied in bfloat16, so float32 agrees as that does.
     """
-    comparison = _Comparison(label, values)
+    comparison = _Comparison(label, values, narrow)
     comparison.require(list(actual) == list(expected), f"has {list(actual)}, with eager {list(expected)}")
     for name, value in actual.items():
         comparison.compare(value, expected[name], name)
@@ -63,9 +69,10 @@ def compare(
 
 
 class _Comparison:
-    def __init__(self, label: str, values: bool) -> None:
+    def __init__(self, label: str, values: bool, narrow: bool) -> None:
         self.label = label
         self.values = values
+        self.narrow = narrow
         self.found = Agreement()
 
     def require(self, condition: bool, text: str) -> None:
@@ -187,7 +194,7 @@ class _Comparison:
             if not _are_close(ours, theirs):
                 torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerances)
         except AssertionError as error:
-            problem = _apart_as_a_whole(ours, theirs)
+            problem = _apart_as_a_whole(ours, theirs, narrow=self.narrow)
             if problem is not None:
                 raise VerifyError(f"{self.label}: {path} differs from eager: {error}{problem}") from None
         except Exception as error:
@@ -250,10 +257,20 @@ def _are_close(ours: Any, theirs: Any) -> bool:
 _AS_A_WHOLE = {torch.float64: 1e-10, torch.float32: 3e-5, torch.float16: 2.5e-3, torch.bfloat16: 2e-2}
 
 
-def _apart_as_a_whole(ours: Any, theirs: Any) -> str | None:
-    """None if a large tensor of which some elements are not close is so as a whole; else how far it is."""
+def _apart_as_a_whole(ours: Any, theirs: Any, *, narrow: bool) -> str | None:
+    """None if a large tensor of which some elements are not close is so as a whole; else how far it is.
+
+    narrow: float32 came from layers that multiply in bfloat16, where a small tensor has no close elements
+    """
+    if narrow and isinstance(ours, float):
+        ours, theirs = torch.tensor(ours), torch.tensor(theirs)
     limit = _AS_A_WHOLE.get(ours.dtype) if isinstance(ours, torch.Tensor) else None
-    if limit is None or ours.layout is not torch.strided or ours.numel() < _MANY:
+    if limit is None or ours.layout is not torch.strided:
+        return ""
+    narrow = narrow and ours.dtype is torch.float32
+    if narrow:
+        limit = _AS_A_WHOLE[torch.bfloat16] if ours.numel() >= _MANY else _FEW_AS_A_WHOLE
+    elif ours.numel() < _MANY:
         return ""
     found, expected = ours.detach().double(), theirs.detach().double()
     finite = expected.isfinite()
@@ -270,11 +287,17 @@ def _apart_as_a_whole(ours: Any, theirs: Any) -> str | None:
     return (
         f"\nOf the root mean square of the values, that of the difference is {whole:.1e} (up to {limit:.1e} "
         f"allowed); of the largest value, the largest difference {single:.1e} (up to {5 * limit:.1e} allowed)"
+        + (_NARROW if narrow else "")
     )
 
 
 _MANY = 256
 """Elements, from which on the mean says something."""
+
+_FEW_AS_A_WHOLE = 1e-1
+"""Of fewer that came from bfloat16: a sum of products may be small where the products are not."""
+
+_NARROW = '\nLayers multiply in bfloat16 here, because of float32-matmul-precision = "medium"'
 
 
 def _items(value: Any) -> list[tuple[str, Any]] | None:

@@ -82,6 +82,8 @@ def test_every_key_is_read() -> None:
         samples = "textmodel.samples:encoder"
         mode = "train"
         dynamic-shapes = { ids = { 0 = { name = "batch", min = 2, max = 64 }, 1 = "sequence" } }
+        weights = "fixed"
+        float32-matmul-precision = "medium"
         activate = "compile"
         on-miss = "error"
         options = { max_autotune = false }
@@ -102,6 +104,8 @@ def test_every_key_is_read() -> None:
                 samples="textmodel.samples:encoder",
                 mode="train",
                 dynamic_shapes={"ids": {0: Dimension("batch", 2, 64), 1: Dimension("sequence")}},
+                weights="fixed",
+                float32_matmul_precision="medium",
                 activate="compile",
                 on_miss="error",
                 options={"max_autotune": False},
@@ -366,6 +370,11 @@ class TestErrors:
                 'mode: expected "no_grad", "inference" or both, or "train" alone, got ["train", "no_grad"]',
             ),
             ({"activate": 1}, 'activate: expected "call" or "compile", got 1'),
+            ({"weights": "frozen"}, 'weights: expected "read" or "fixed", got "frozen"'),
+            (
+                {"float32-matmul-precision": "low"},
+                'float32-matmul-precision: expected "highest", "high" or "medium", got "low"',
+            ),
             (
                 {"target": "textmodel.model.Encoder"},
                 'target: expected a reference like "package.module:name", got "textmodel.model.Encoder"',

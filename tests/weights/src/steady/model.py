@@ -45,6 +45,18 @@ def unversioned():
         return Unversioned().eval()
 
 
+class Narrow(Net):
+    """Whose layers multiply in bfloat16, where the processor does."""
+
+    def forward(self, x, image):
+        return super().forward(x, image)
+
+
+def narrow():
+    torch.manual_seed(0)
+    return Narrow().eval()
+
+
 def inputs(seed=0):
     made = torch.Generator().manual_seed(seed)
     return torch.randn(2, 16, 128, generator=made), torch.randn(2, 4, 8, 8, generator=made)
