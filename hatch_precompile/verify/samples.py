@@ -125,8 +125,10 @@ class _Verification:
 
     def _multiplies_narrower(self) -> bool:
         """Whether what is installed may multiply float32 as bfloat16."""
+        if self.entrypoint.float32_matmul_precision != "medium":
+            return False
         used = self.runtime.status()["variant"]
-        if self.entrypoint.float32_matmul_precision != "medium" or used is None:
+        if used is None:  # nothing is
             return False
         (variant,) = variants_for_this_machine([used], torch.cpu.get_capabilities())
         return variant.has_bfloat16
