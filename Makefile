@@ -9,7 +9,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH := torch==2.13.0
 
 LINT_NEEDS := ruff==0.17.6 mypy==2.4.1
-TEST_NEEDS := $(TORCH) transformers==5.23.0 distributed pyyaml einops==0.8.2 pytest pytest-xdist filelock hypothesis build uv 'setuptools>=77' \
+TEST_NEEDS := $(TORCH) transformers==5.23.0 distributed pyyaml einops==0.8.2 torchao==0.18.0 pytest pytest-xdist filelock hypothesis build uv 'setuptools>=77' \
 	fastapi uvicorn pillow validate-pyproject validate-pyproject-schema-store
 MODELS_NEEDS := x-transformers==2.31.10 kornia==0.9.0 diffusers==0.42.1 torch_geometric==2.8.1 sentence-transformers==6.2.0
 # Without what they require: torchvision requires the torch it was built with, GPU libraries included.

@@ -109,12 +109,19 @@ class Bundle:
 
     def _with_weights(self, call: Callable[..., Any], record: dict[str, Any]) -> Callable[..., Any]:
         name = record.get("weights", {}).get(self.variant)
+        ways = record.get("unwrapped_inputs")
         if name is None:
-            return call
+            return graphs.with_inner_tensors(call, ways) if ways else call
         from .weights import FixedWeights
 
         plan = marshal.loads(self.read(name))
-        fixed = FixedWeights(call, plan, changes_inputs=record.get("changes_inputs", False))
+        fixed = FixedWeights(
+            call,
+            plan,
+            changes_inputs=record.get("changes_inputs", False),
+            ways=ways,
+            noticed=not record.get("hidden_weights", False),
+        )
         self.fixed_weights.append(fixed)
         return fixed.caller()
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import CodeType
 from typing import Any
@@ -26,8 +26,10 @@ __all__ = [
     "library_caller",
     "load_library",
     "python_caller",
+    "taking_apart",
     "undisturbed",
     "with_effects",
+    "with_inner_tensors",
     "without_overrides",
 ]
 
@@ -252,6 +254,43 @@ def _from_handle(argument: Any) -> Any:
     if isinstance(argument, (list, tuple)):
         return type(argument)(_from_handle(item) for item in argument)
     return argument
+
+
+def taking_apart(ways: dict[str, Any]) -> Callable[[Sequence[Any]], tuple[list[Any], list[Any]]]:
+    """What makes inputs into those of a library that takes the tensors that subclasses wrap: of the inputs,
+    these tensors in the place of the subclasses, and the subclasses.
+
+    ways: input -> the attributes that lead to each tensor
+    """
+    known = {int(number): every for number, every in ways.items()}
+
+    def apart(inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        tensors: list[Any] = []
+        wrapping: list[Any] = []
+        for number, given in enumerate(inputs):
+            if number not in known:
+                tensors.append(given)
+                continue
+            for way in known[number]:
+                inner = given
+                for name in way:
+                    wrapping.append(inner)
+                    inner = getattr(inner, name)
+                tensors.append(inner)
+        return tensors, wrapping
+
+    return apart
+
+
+def with_inner_tensors(call: Callable[..., Any], ways: dict[str, Any]) -> Callable[..., Any]:
+    """A graph's caller that is given tensor subclasses, for one that takes the tensors they wrap."""
+    apart = taking_apart(ways)
+
+    def unwrapping(*inputs: Any) -> Any:
+        return call(*apart(inputs)[0])
+
+    leave_untraced(unwrapping, below=True)
+    return unwrapping
 
 
 # What some graphs need around the call, as AOTAutograd's runtime wrapper does it for inference graphs.

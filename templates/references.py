@@ -295,7 +295,8 @@ def decode(constant: Any) -> Any:
 
     Plain values stand for themselves. A list is a tag and its parts: "ref" (module, steps,
     fingerprint), "builtins", "globals" (module), "tuple", "list", "set", "frozenset", "dict",
-    "slice", "range", "size", "device", "parametrized", "if-imported" (module, parts).
+    "slice", "range", "size", "device", "dataclass" (class, fields), "parametrized", "if-imported" (module,
+    parts).
     """
     if type(constant) is not list:
         return constant
@@ -310,6 +311,14 @@ def _parametrized(part: Any) -> Any:
     from .parametrized import ParametrizedClass
 
     return ParametrizedClass(decode(part))
+
+
+def _dataclass(cls: Any, *fields: Any) -> Any:
+    """One with these fields, whatever its class does when one is made."""
+    made = object.__new__(decode(cls))
+    for name, value in fields:
+        object.__setattr__(made, name, decode(value))
+    return made
 
 
 def _device(kind: str, *index: int) -> Any:
@@ -335,6 +344,7 @@ _DECODERS: dict[str, Callable[..., Any]] = {
     "range": range,
     "size": lambda *sizes: sys.modules["torch"].Size(sizes),
     "device": _device,
+    "dataclass": _dataclass,
     "parametrized": _parametrized,
     "if-imported": _if_imported,
 }

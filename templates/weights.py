@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .errors import raised_by_signal
-from .graphs import GraphFailed, undisturbed
+from .graphs import GraphFailed, taking_apart, undisturbed
 from .torch_private import leave_untraced
 
 __all__ = ["FixedWeights", "computed"]
@@ -46,26 +46,44 @@ def computed(steps: Sequence[Any], outputs: Sequence[int], inputs: Sequence[Any]
 class _Prepared:
     """What was computed of one instance's weights.
 
-    It keeps their memory, so that no other tensor can come to lie at the same address meanwhile.
+    It keeps their memory, so that no other tensor can come to lie at the same address meanwhile. Of a tensor
+    subclass that is changed in place, as by load_state_dict, torch counts the version and not that of the
+    tensors it wraps: so those of the subclasses, `wrapping`, count, too.
     """
 
     def __init__(
-        self, plan: Any, inputs: Sequence[Any], forget: Callable[[weakref.ref[Any]], None] | None
+        self,
+        plan: Any,
+        inputs: Sequence[Any],
+        wrapping: Sequence[Any],
+        forget: Callable[[weakref.ref[Any]], None] | None,
     ) -> None:
         _, steps, outputs, watched = plan
         self.weights: list[tuple[int, Callable[[], Any], int, int]] = [
             (number, weakref.ref(inputs[number], forget), inputs[number]._version, inputs[number].data_ptr())
             for number in (watched if forget is not None else ())
         ]
+        self.wrapping: list[tuple[Callable[[], Any], int]] = [
+            (weakref.ref(each, forget), each._version) for each in (wrapping if forget is not None else ())
+        ]
         self._memory = [inputs[number].untyped_storage() for number in watched]
         self.tensors = computed(steps, outputs, inputs)
 
-    def holds(self, inputs: Sequence[Any]) -> bool:
+    def holds(self, inputs: Sequence[Any], wrapping: Sequence[Any]) -> bool:
+        for (known, version), each in zip(self.wrapping, wrapping, strict=True):
+            if known() is not each or each._version != version:
+                return False
         for number, weight, version, address in self.weights:
             tensor = inputs[number]
             if weight() is not tensor or tensor._version != version or tensor.data_ptr() != address:
                 return False
         return True
+
+    def knows(self, weight: weakref.ref[Any]) -> bool:
+        """Whether it was computed of this one."""
+        return any(known is weight for _, known, *_ in self.weights) or any(
+            known is weight for known, _ in self.wrapping
+        )
 
     def is_of(self, inputs: Sequence[Any]) -> bool:
         """Whether it was computed of the same parameters, whatever became of them."""
@@ -75,10 +93,22 @@ class _Prepared:
 class FixedWeights:
     """A graph's library with a plan."""
 
-    def __init__(self, library: Callable[..., Any], plan: Any, *, changes_inputs: bool) -> None:
+    def __init__(
+        self,
+        library: Callable[..., Any],
+        plan: Any,
+        *,
+        changes_inputs: bool,
+        ways: dict[str, Any] | None = None,
+        noticed: bool = True,
+    ) -> None:
+        """ways: of inputs that are tensor subclasses, to the tensors that the library takes in their place;
+        noticed: whether a change of the weights is."""
         self._library = library
         self._plan = plan
         self._rerun = not changes_inputs
+        self._ways = ways
+        self._noticed = noticed
         # By the first weight: most often there is one.
         self._prepared: dict[int, list[_Prepared]] = {}
 
@@ -87,30 +117,36 @@ class FixedWeights:
         kept, _, _, watched = self._plan
         first, get, library, prepare = watched[0], self._prepared.get, self._library, self._prepare
 
-        def call(*inputs: Any) -> Any:
+        def run(inputs: Sequence[Any], wrapping: Sequence[Any] = ()) -> Any:
             for found in get(id(inputs[first]), ()):
-                if found.holds(inputs):
+                if found.holds(inputs, wrapping):
                     break
             else:
-                found = prepare(inputs)
+                found = prepare(inputs, wrapping)
             return library(*[inputs[number] for number in kept], *found.tensors)
+
+        apart = taking_apart(self._ways) if self._ways else None
+
+        def call(*inputs: Any) -> Any:
+            return run(inputs) if apart is None else run(*apart(inputs))
 
         def boxed(inputs: list[Any]) -> Any:
             given = list(inputs)
             inputs.clear()
             return call(*given)
 
-        for function in (call, boxed):
+        for function in (run, call, boxed):
             leave_untraced(function, below=True)
         call.boxed = boxed  # type: ignore[attr-defined]
         return call
 
-    def _prepare(self, inputs: Sequence[Any]) -> _Prepared:
+    def _prepare(self, inputs: Sequence[Any], wrapping: Sequence[Any]) -> _Prepared:
         watched = self._plan[3]
         # What is made under inference_mode has no version, so that nobody could see it change.
-        noticed = not any(inputs[number].is_inference() for number in watched)
+        weights = [*(inputs[number] for number in watched), *wrapping]
+        noticed = self._noticed and not any(weight.is_inference() for weight in weights)
         try:
-            made = _Prepared(self._plan, inputs, self._forget if noticed else None)
+            made = _Prepared(self._plan, inputs, wrapping, self._forget if noticed else None)
         except Exception as error:
             if raised_by_signal(error):
                 raise
@@ -123,7 +159,7 @@ class FixedWeights:
 
     def _forget(self, gone: weakref.ref[Any]) -> None:
         for key, every in list(self._prepared.items()):
-            kept = [each for each in every if all(weight is not gone for _, weight, *_ in each.weights)]
+            kept = [each for each in every if not each.knows(gone)]
             if len(kept) < len(every):
                 if kept:
                     self._prepared[key] = kept

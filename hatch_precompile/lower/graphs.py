@@ -56,6 +56,8 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         written_inputs=graph.written_inputs,
         copied_inputs=graph.copied_inputs,
         changes_inputs=graph.changes_inputs,
+        unwrapped_inputs=graph.unwrapped_inputs,
+        hidden_weights=graph.hidden_weights and bool(weights),
         weights=weights,
         constants=[
             _write_constant(tensor, directory, f"{name}-constant-{index}.bin")

@@ -7,6 +7,7 @@ in another process, a name does. `Namer.reference` finds one and proves it by fo
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import enum
 import functools
 import sys
@@ -95,6 +96,24 @@ class Namer:
         if type(value) is torch.device:
             return ["device", str(value)]
         return self.reference(value, node, where)
+
+    def equal(self, value: Any, node: GuardNode | None = None, where: str = "") -> Any:
+        """As `constant`, for a value of which only what it is equal to counts: it may hold dataclasses that
+        have no name. They are made again of their fields."""
+        if type(value) in (tuple, list) and not is_plain(value):
+            return [type(value).__name__, *(self.equal(item, None, where) for item in value)]
+        if type(value) is dict:
+            return [
+                "dict",
+                *([self.constant(k, None, where), self.equal(v, None, where)] for k, v in value.items()),
+            ]
+        if not dataclasses.is_dataclass(value) or isinstance(value, type):
+            return self.constant(value, node, where)
+        names = [field.name for field in dataclasses.fields(value)]
+        if type(value).__eq__ is object.__eq__ or sorted(getattr(value, "__dict__", names)) != sorted(names):
+            return self.reference(value, node, where)
+        fields = [[name, self.equal(getattr(value, name), None, where)] for name in names]
+        return ["dataclass", self.reference(type(value), None, where), *fields]
 
     def reference(self, value: Any, node: GuardNode | None = None, where: str = "") -> list[Any]:
         """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""

@@ -64,7 +64,9 @@ class Wrappers:
             meta = kwargs["runtime_metadata"]
             self._read_changes(meta)
             if result is not compiled_fn:
-                if reason:
+                if cls.__name__ == "AOTDispatchSubclassWrapper" and (inner := _inner_tensors(meta)):
+                    self.graph.unwrapped_inputs = inner
+                elif reason:
                     self.graph.why_wrapped = self.graph.why_wrapped or reason
                 else:
                     self._read_metadata(meta, wrapper)
@@ -132,6 +134,10 @@ class Wrappers:
                 graph.view_outputs[index] = info.base_idx
             elif info.output_type not in plain:
                 reasons["it returns tensors that share memory"] = True
+        changed = {*graph.written_inputs, *graph.copied_inputs, *graph.view_outputs.values()}
+        reasons["it changes, or returns a view of, a tensor subclass"] = not changed.isdisjoint(
+            graph.unwrapped_inputs
+        )
         for reason, present in reasons.items():
             if present:
                 graph.why_wrapped = graph.why_wrapped or reason
@@ -140,6 +146,8 @@ class Wrappers:
         """Pickle the wrappers where the graph needs them."""
         if not self.graph.why_wrapped:
             return
+        self.graph.unwrapped_inputs = {}  # they do that
+        self.graph.hidden_weights = any(name == "AOTDispatchSubclassWrapper" for name, *_ in self.steps)
         for _, settings, meta in self.steps:
             settings.pop("fw_only", None)
             if getattr(meta, "bw_donated_idxs", ()) is None:
@@ -154,3 +162,30 @@ class Wrappers:
             self.graph.wrapping = pickle.dumps((config, self.steps), protocol=5)
         except Exception as error:
             self.graph.obstacle = self.graph.obstacle or f"{self.graph.why_wrapped}, and {error}"
+
+
+def _inner_tensors(meta: Any) -> dict[int, list[list[str]]] | None:
+    """Of each input that is a tensor subclass, the ways to the tensors it wraps, in the order in which a
+    graph takes them; None where taking those in its place is not all that the subclasses need."""
+    from torch._functorch._aot_autograd.schemas import PlainTensorMeta
+
+    if meta.act_input_indices or not all(
+        type(out) is PlainTensorMeta for out in meta.subclass_fw_graph_out_meta
+    ):
+        return None
+    found: dict[int, list[list[str]]] = {}
+
+    def add(each: Any, number: int, way: list[str]) -> bool:
+        if type(each) is PlainTensorMeta:
+            if way:
+                found.setdefault(number, []).append(way)
+            return True
+        # Symbolic sizes, too, would be inputs of the graph.
+        if not all(type(size) is int for size in (*each.outer_size, *each.outer_stride)):
+            return False
+        return all(
+            hasattr(inner, "attrs") or type(inner) is PlainTensorMeta for inner in each.attrs.values()
+        ) and all(add(inner, number, [*way, name]) for name, inner in each.attrs.items())
+
+    whole = all(add(each, number, []) for number, each in enumerate(meta.subclass_inp_meta))
+    return found if whole else None

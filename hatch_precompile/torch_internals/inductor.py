@@ -39,6 +39,8 @@ class CompiledGraph:
     written_inputs: inputs changed in place whose autograd version has to be bumped
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
     changes_inputs: whether the library itself writes to an input
+    unwrapped_inputs: input -> the ways to the tensors that it wraps, which the library takes in its place
+    hidden_weights: whether wrappers take weights out of tensor subclasses, whose changes nobody would see
     plans: variant -> what its library takes in the place of weights that do not change
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
     library cannot be called directly; why_wrapped: the reason; obstacle: why the graph cannot be
@@ -59,6 +61,8 @@ class CompiledGraph:
     written_inputs: list[int] = field(default_factory=list)
     copied_inputs: list[int] = field(default_factory=list)
     changes_inputs: bool = False
+    unwrapped_inputs: dict[int, list[list[str]]] = field(default_factory=dict)
+    hidden_weights: bool = False
     plans: dict[str, Plan] = field(default_factory=dict)
     disable_autocast: bool = False
     disable_grad: bool = False

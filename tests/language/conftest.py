@@ -66,6 +66,8 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "samples": "programs.subclasses:samples_of_subclasses",
     },
     {"target": "programs.subclasses:Layer", "name": "layer", "samples": "programs.subclasses:samples"},
+    {"target": "programs.subclasses:Nested", "name": "nested", "samples": "programs.subclasses:samples"},
+    {"target": "programs.subclasses:Keeping", "name": "keeping", "samples": "programs.subclasses:samples"},
     {
         "target": "programs.modules:Recurrent",
         "name": "recurrent",

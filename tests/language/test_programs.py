@@ -144,7 +144,9 @@ class TestTensorSubclasses:
     @pytest.fixture(scope="class")
     @classmethod
     def seen(cls, programs: Site) -> Any:
-        return programs.play_all("subclasses", "as_arguments", "as_weights")
+        return programs.play_all(
+            "subclasses", "as_arguments", "as_weights", "wrapping_each_other", "as_results"
+        )
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -165,10 +167,14 @@ class TestTensorSubclasses:
     def test_another_is_not(self, tried: Any, what: str) -> None:
         assert tried[what] == [0, True]
 
-    def test_no_compiler_is_imported_for_those_that_wrap_nothing(self, seen: Any) -> None:
-        """Those that do go through AOTAutograd's wrappers; nothing is compiled for them either."""
+    def test_no_compiler_is_imported_for_them(self, seen: Any) -> None:
         assert seen["as_arguments"]["imported"] == []
-        assert not seen["as_weights"]["inductor"]
+        assert seen["as_weights"]["imported"] == []
+        assert seen["wrapping_each_other"] == {"tried": [1, True], "imported": []}
+
+    def test_one_that_is_returned_is_made_by_the_wrappers_of_aotautograd(self, seen: Any) -> None:
+        results = {"hits": 1, "same": True, "wrapped": [True, True], "inductor": False}
+        assert seen["as_results"] == results
 
 
 class TestPackagesThatCompile:

@@ -38,7 +38,7 @@ def as_arguments() -> dict[str, Any]:
 
 
 def as_weights() -> dict[str, Any]:
-    """Those that wrap tensors, which go through AOTAutograd's wrappers: hits and answers."""
+    """Those that wrap tensors: hits and answers, and the compilers that were imported."""
     x, model = of.inputs(), of.Layer()
     tried = {"wrapping": _tried("layer", model, x)}
     model.weight.scale.fill_(0.25)
@@ -53,4 +53,23 @@ def as_weights() -> dict[str, Any]:
         "wrapping another dtype": wide,
     }
     tried |= {what: _tried("layer", other, x) for what, other in others.items()}
-    return {"tried": tried, "inductor": inductor_is_imported()}
+    return {"tried": tried, "imported": imported()}
+
+
+def wrapping_each_other() -> dict[str, Any]:
+    """Hits and answers where one wraps another, and the compilers that were imported."""
+    return {"tried": _tried("nested", of.Nested(), of.inputs()), "imported": imported()}
+
+
+def as_results() -> dict[str, Any]:
+    """Hits and answers where a call returns one."""
+    x, model = of.inputs(), of.Keeping()
+    before = hits("keeping")
+    with torch.no_grad():
+        (answer, kept), (expected, other) = model(x), probe.eager(model)(x)
+    return {
+        "hits": hits("keeping") - before,
+        "same": bool((answer == expected).all()) and type(kept) is of.Quantized and kept.bits == other.bits,
+        "wrapped": [bool((getattr(kept, n) == getattr(other, n)).all()) for n in ("whole", "scale")],
+        "inductor": inductor_is_imported(),
+    }

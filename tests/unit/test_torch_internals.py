@@ -514,6 +514,7 @@ class TestInductor:
     def test_the_metadata_of_a_graph_has_what_we_read(self) -> None:
         names = {"mutated_inp_runtime_indices", "mutated_graph_handled_indices_seen_by_autograd"}
         names |= {"num_intermediate_bases", "grad_enabled_mutation", "output_info", "input_info"}
+        names |= {"act_input_indices", "subclass_inp_meta", "subclass_fw_graph_out_meta"}
         meta = schemas.ViewAndMutationMeta
         assert names <= {spec.name for spec in dataclasses.fields(meta)} | set(vars(meta)) | _assigned(meta)
         assert {"output_type", "base_idx"} <= {
@@ -522,6 +523,12 @@ class TestInductor:
         assert {"mutates_metadata", "mutates_storage_metadata"} <= {
             spec.name for spec in dataclasses.fields(schemas.InputAliasInfo)
         }
+
+    def test_what_wraps_tensors_has_what_we_read(self) -> None:
+        known = schemas.SubclassCreationMeta
+        assert {"attrs", "outer_size", "outer_stride"} <= {spec.name for spec in dataclasses.fields(known)}
+        kinds = {name for name in vars(schemas) if name in ("PlainTensorMeta", "OpaqueMeta", known.__name__)}
+        assert len(kinds) == 3 and not hasattr(schemas.PlainTensorMeta, "attrs")
 
     def test_there_is_no_kind_of_output_we_do_not_know(self) -> None:
         assert {kind.name for kind in schemas.OutputType} == {

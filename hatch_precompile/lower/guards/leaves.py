@@ -154,7 +154,7 @@ def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None
     if "___check_metadata_" not in leaf.text:
         raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
     # A tensor subclass that wraps others: what it says of itself besides them.
-    metadata = text.constant(node.value.__tensor_flatten__()[1], node, user_line(leaf))
+    metadata = text.equal(node.value.__tensor_flatten__()[1], node, user_line(leaf))
     here = f"{variable}.__tensor_flatten__()[1]"
     same = f"{here} == {metadata}"
     if hasattr(node.value, "__metadata_guard__"):

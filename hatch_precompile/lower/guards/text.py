@@ -86,6 +86,12 @@ class GuardText:
             return repr(value)
         return _builtin_name(value) or self._named(self.namer.constant(value, node, where))
 
+    def equal(self, value: Any, node: GuardNode | None, where: str) -> str:
+        """As `constant`, of which only counts what it is equal to."""
+        if is_plain(value) and _has_literal(value):
+            return repr(value)
+        return self._named(self.namer.equal(value, node, where))
+
     def identity(self, value: Any, node: GuardNode, where: str) -> str:
         """The name of a constant that is the very object."""
         return self._named(self.namer.reference(value, node, where))

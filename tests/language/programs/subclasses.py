@@ -61,6 +61,25 @@ class Layer(nn.Module):
         return torch.relu(x @ self.weight)
 
 
+class Keeping(Layer):
+    """Returns one, which needs AOTAutograd's wrappers."""
+
+    def forward(self, x):
+        return torch.relu(x @ self.weight), self.weight.clone()
+
+
+class Nested(nn.Module):
+    """Of which one wraps another."""
+
+    def __init__(self):
+        super().__init__()
+        inner = Quantized(torch.arange(16, dtype=torch.int8).reshape(4, 4), torch.tensor(0.25), 4)
+        self.weight = nn.Parameter(Quantized(inner, torch.tensor(0.5), 8), requires_grad=False)
+
+    def forward(self, x):
+        return torch.relu(x @ self.weight)
+
+
 def doubled(x):
     return x * 2
 

@@ -1,0 +1,65 @@
+"""Weights that torchao has quantized: native graphs of integers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Site, build_entrypoints
+
+HERE = Path(__file__).parent
+NETWORKS = {"Dynamic": "dynamic", "WeightOnly": "weight_only", "Handing": "handing"}
+
+
+@pytest.fixture(scope="module", params=["read", "fixed"])
+def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Site:
+    tables = [
+        {
+            "target": f"quantized.model:{name}",
+            "instance": f"quantized.model:{make}",
+            "samples": "quantized.model:samples",
+            "weights": request.param,
+        }
+        for name, make in NETWORKS.items()
+    ]
+    work = tmp_path_factory.mktemp("quantized") / "work"
+    return build_entrypoints("quantized", tables, HERE / "src", work)
+
+
+def graphs(site: Site) -> dict[str, Any]:
+    manifest = json.loads((site.directory / "quantized/_precompiled/bundle/manifest.json").read_text())
+    assert len(manifest["entrypoints"]) == len(manifest["graphs"]) == 3
+    return dict(zip((each["name"] for each in manifest["entrypoints"]), manifest["graphs"], strict=True))
+
+
+@pytest.mark.parametrize("entrypoint", ["dynamic", "weightonly"])
+def test_calls_are_served_without_the_compiler_whatever_became_of_the_weights(
+    site: Site, entrypoint: str
+) -> None:
+    record = graphs(site)[entrypoint]
+    assert "wrapping" not in record
+    ways = [["qdata"], ["scale"], ["zero_point"]]
+    assert list(record["unwrapped_inputs"].values()) == [ways, ways]
+    seen = site.play("quantized_weights.changed_and_called", entrypoint=entrypoint)
+    assert seen["right"] == [True] * 6
+    assert seen["hits"] == 6
+    assert seen["imported"] == []
+    assert (seen["kept"] > 0) == ("weights" in record)
+
+
+def test_weights_that_are_taken_out_of_sight_are_used_as_they_are_at_each_call(site: Site) -> None:
+    record = graphs(site)["handing"]
+    assert record["why_wrapped"] == "it uses tensor subclasses"
+    assert record.get("hidden_weights", False) == ("weights" in record)
+    seen = site.play("quantized_weights.changed_and_called", entrypoint="handing")
+    assert seen["right"] == [True] * 6
+    assert seen["hits"] == 6
+    assert seen["kept"] == 0
+
+
+def test_integers_are_multiplied(site: Site) -> None:
+    source = site.directory / "quantized/_precompiled/bundle" / graphs(site)["dynamic"]["libraries"]["native"]
+    assert b"aoti_torch_cpu__int_mm" in source.read_bytes()
