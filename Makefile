@@ -14,7 +14,7 @@ TEST_NEEDS := $(TORCH) transformers==5.23.0 distributed pyyaml einops==0.8.2 tor
 MODELS_NEEDS := x-transformers==2.31.10 kornia==0.9.0 diffusers==0.42.1 torch_geometric==2.8.1 sentence-transformers==6.2.0
 # Without what they require: torchvision requires the torch it was built with, GPU libraries included.
 MODELS_ALONE := timm==1.0.31 torchvision==0.28.0
-BENCH_NEEDS := $(TORCH) transformers==5.23.0 build onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.31.1 openvino==2026.4.1
+BENCH_NEEDS := $(TORCH) transformers==5.23.0 torchao==0.18.0 build onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.31.1 openvino==2026.4.1
 TOOLS_NEEDS := build
 DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 

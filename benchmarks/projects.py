@@ -13,6 +13,7 @@ from pathlib import Path
 
 from models import BenchModel
 from processes import RunError, run_to_log
+from ways import QUANTIZED
 
 __all__ = ["Project"]
 
@@ -43,6 +44,20 @@ mode = "no_grad"
 """
 
 
+# A module of a package, where its model is to be quantized.
+QUANTIZING = """\
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
+from {module} import {function}
+
+
+def quantized():
+    model = {function}()
+    quantize_(model, Int8DynamicActivationInt8WeightConfig())
+    return model
+"""
+
+
 @dataclass(frozen=True)
 class Project:
     """A benchmark model's project in a folder of its own."""
@@ -69,6 +84,10 @@ class Project:
         shutil.copytree(PACKAGES / self.model.package, package, ignore=shutil.ignore_patterns("__pycache__"))
         for name, origin in self.model.copied.items():
             shutil.copyfile(origin, package / name)
+        if self.settings.get("instance") == QUANTIZED:
+            module, _, function = str(self.model.instance).partition(":")
+            text = QUANTIZING.format(module=module, function=function)
+            (package / f"{QUANTIZED}.py").write_text(text)
         (self.source / "pyproject.toml").write_text(self._pyproject())
         # As pip does for what it installs; it must not depend on PYTHONDONTWRITEBYTECODE.
         compileall.compile_dir(package, quiet=1)
@@ -107,4 +126,6 @@ class Project:
             dependencies=", ".join(f'"{requirement}"' for requirement in requires),
         )
         more = {**({"instance": self.model.instance} if self.model.instance else {}), **self.settings}
+        if more.get("instance") == QUANTIZED:
+            more["instance"] = f"{self.model.package}.{QUANTIZED}:{QUANTIZED}"
         return text + "".join(f'{key} = "{value}"\n' for key, value in more.items())

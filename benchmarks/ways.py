@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["WAYS", "Call", "Job", "Way"]
+__all__ = ["QUANTIZED", "WAYS", "Call", "Job", "Way"]
+
+QUANTIZED = "quantized"
+"""In the place of an entrypoint's instance: its model, quantized by torchao."""
 
 Call = Callable[[], object]
 
@@ -154,6 +157,18 @@ def _bfloat16(job: Job) -> Call:
     return _freezing(Job(job.model, tuple(whole), job.kwargs, job.work))
 
 
+def _quantized(job: Job) -> Call:
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
+    quantize_(job.model, Int8DynamicActivationInt8WeightConfig())
+    return _eager(job)
+
+
+def _quantized_and_compiled(job: Job) -> Call:
+    _quantized(job)
+    return _compiled(job)
+
+
 def _export_to_onnx(job: Job) -> None:
     import numpy
     import torch
@@ -235,6 +250,7 @@ WAYS: dict[str, Way] = {
     "freezing": Way("torch.compile, freezing", _freezing, heavy=True),
     "max_autotune": Way("torch.compile, freezing, max-autotune", _max_autotune, heavy=True),
     "freezing_bfloat16": Way("torch.compile, freezing, bfloat16", _bfloat16, heavy=True),
+    "torchao": Way("torch.compile, quantized by torchao", _quantized_and_compiled, heavy=True),
     "onnxruntime": Way("ONNX Runtime", _onnxruntime, _export_to_onnx, compiler=False, without_torch=True),
     "onnxruntime_int8": Way(
         "ONNX Runtime, int8", _onnxruntime_int8, _quantize, compiler=False, without_torch=True
@@ -256,6 +272,12 @@ WAYS: dict[str, Way] = {
         _eager,
         compiler=False,
         settings={"weights": "fixed", "float32-matmul-precision": "medium"},
+    ),
+    "wheel_int8": Way(
+        "precompiled wheel, fixed weights, quantized by torchao",
+        _quantized,
+        compiler=False,
+        settings={"weights": "fixed", "instance": QUANTIZED},
     ),
 }
 """By the name they have on the command line and in bench.json. A wheel calls the model as eager does: what
