@@ -44,6 +44,7 @@ class GraphRecord(msgspec.Struct, frozen=True):
     copied_inputs: list[int] = []
     changes_inputs: bool = False
     unwrapped_inputs: dict[int, list[list[str]]] = {}
+    rounded: dict[str, str] = {}
     hidden_weights: bool = False
     weights: dict[str, str] = {}
     constants: list[dict[str, object]] = []

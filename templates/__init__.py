@@ -54,8 +54,9 @@ def status() -> dict[str, Any]:
     """What is installed here: `{"installed", "reason", "variant", "cell", "cells", "entrypoints":
     {name: {...}}, "prepared_bytes"}`. `cell`: the Python and torch of what is used; `cells`: all there are.
 
-    Each entrypoint has `entries`, `hits`, `misses`, `active`, `left_out` (reasons, in words), `skipped`
-    (functions that run as Python) and `by_entry`. `prepared_bytes`: what is kept of weights that are fixed.
+    Each entrypoint has `entries`, `hits`, `misses`, `active`, `left_out` (reasons, in words), `rounded` (the
+    type that factors are rounded to: int8, bfloat16 or None), `skipped` (functions that run as Python) and
+    `by_entry`. `prepared_bytes`: what is kept of weights that are fixed.
     """
     if _installation is None:
         reason = _switched_off() or _reason

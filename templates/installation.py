@@ -274,6 +274,12 @@ class Installation:
     # -- reporting and taking out ----------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
+        reason = self.reason
+        if self.entrypoints and self.variant is None and not reason:
+            try:
+                self.variant = self._variant_here()
+            except Unfit as error:
+                reason = str(error)
         entrypoints = {}
         for record in self.manifest.get("entrypoints", ()):
             name = record["name"]
@@ -294,17 +300,12 @@ class Installation:
                     for entry in frame.entries
                 ],
                 "left_out": list(self.left_out.get(name, ())),
+                "rounded": self._rounded(record),
                 "skipped": [skipped["function"] for skipped in record.get("skipped", ())],
             }
-        reason = self.reason
         cell = cell_name(self.manifest["built_with"]) if self.manifest else None
         if cell is None and not reason:
             reason = "torch has not been imported, so that no cell is chosen yet"
-        if self.entrypoints and self.variant is None and not reason:
-            try:
-                self.variant = self._variant_here()
-            except Unfit as error:
-                reason = str(error)
         return {
             "installed": bool(self.entrypoints) and not self.uninstalled and not reason,
             "reason": reason,
@@ -314,6 +315,16 @@ class Installation:
             "entrypoints": entrypoints,
             "prepared_bytes": self._prepared_bytes(),
         }
+
+    def _rounded(self, record: dict[str, Any]) -> str | None:
+        """The smallest type that the graphs of an entrypoint round factors to."""
+        found = set()
+        for number in record["frames"]:
+            for entry in self.manifest["frames"][number]["entries"]:
+                for graph in (self.manifest["graphs"][each] for each in entry.get("graphs", ())):
+                    for part in (graph, graph.get("backward", {})):
+                        found.add(part.get("rounded", {}).get(self.variant))
+        return next((kind for kind in ("int8", "bfloat16") if kind in found), None)
 
     def _prepared_bytes(self) -> int:
         """What was computed of weights that do not change takes in memory."""

@@ -197,14 +197,12 @@ def _with_backward(graphs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]
 
 
 def _recipe(entrypoint: Entrypoint) -> dict[str, str]:
-    """What makes the samples again, where the wheel is, and how near to eager code their answers are."""
+    """What makes the samples again, where the wheel is."""
     recipe = {
         "samples": entrypoint.samples,
         "workload": entrypoint.workload,
         "instance": entrypoint.instance,
     }
-    if entrypoint.float32_matmul_precision != "highest":
-        recipe["float32_matmul_precision"] = entrypoint.float32_matmul_precision
     return {key: value for key, value in recipe.items() if value is not None}
 
 

@@ -57,6 +57,7 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         copied_inputs=graph.copied_inputs,
         changes_inputs=graph.changes_inputs,
         unwrapped_inputs=graph.unwrapped_inputs,
+        rounded=graph.rounded,
         hidden_weights=graph.hidden_weights and bool(weights),
         weights=weights,
         constants=[

@@ -18,7 +18,7 @@ from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.dynamo import last_line
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
-from hatch_precompile.torch_internals.precision import narrow_layers
+from hatch_precompile.torch_internals.precision import multiplied_as, narrow_layers
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.torch_internals.vectors import vectors_within
 from hatch_precompile.torch_internals.weights import Plan, computed, prepared_inputs, separate
@@ -40,6 +40,7 @@ class CompiledGraph:
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
     changes_inputs: whether the library itself writes to an input
     unwrapped_inputs: input -> the ways to the tensors that it wraps, which the library takes in its place
+    rounded: variant -> the type that its factors are rounded to, "int8" or "bfloat16"
     hidden_weights: whether wrappers take weights out of tensor subclasses, whose changes nobody would see
     plans: variant -> what its library takes in the place of weights that do not change
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
@@ -62,6 +63,7 @@ class CompiledGraph:
     copied_inputs: list[int] = field(default_factory=list)
     changes_inputs: bool = False
     unwrapped_inputs: dict[int, list[list[str]]] = field(default_factory=dict)
+    rounded: dict[str, str] = field(default_factory=dict)
     hidden_weights: bool = False
     plans: dict[str, Plan] = field(default_factory=dict)
     disable_autocast: bool = False
@@ -152,6 +154,8 @@ class _InnerCompile:
                     its_settings = _settings_after(separated[1], settings)
             if narrow:
                 narrow_layers(given.graph)
+            if rounded := multiplied_as(given.graph):
+                part.rounded[variant.name] = rounded
             compiled = self._compile(part, variant, given, taken, its_settings, again=first is not None)
             first = first or compiled
             if compiled.output_strides != first.output_strides:

@@ -54,14 +54,14 @@ def compare(
     label: str,
     *,
     values: bool = True,
-    narrow: bool = False,
+    rounded: bool = False,
 ) -> Agreement:
     """How far they are apart, by name. Raises VerifyError with a sentence where they do not agree.
 
     values: compare what tensors and numbers hold, else only their kinds: types, shapes and dtypes;
-    narrow: float32 layers multiplied in bfloat16, so float32 agrees as that does.
+    rounded: factors were rounded to a smaller type, so float32 agrees as bfloat16 does.
     """
-    comparison = _Comparison(label, values, narrow)
+    comparison = _Comparison(label, values, rounded)
     comparison.require(list(actual) == list(expected), f"has {list(actual)}, with eager {list(expected)}")
     for name, value in actual.items():
         comparison.compare(value, expected[name], name)
@@ -69,10 +69,10 @@ def compare(
 
 
 class _Comparison:
-    def __init__(self, label: str, values: bool, narrow: bool) -> None:
+    def __init__(self, label: str, values: bool, rounded: bool) -> None:
         self.label = label
         self.values = values
-        self.narrow = narrow
+        self.rounded = rounded
         self.found = Agreement()
 
     def require(self, condition: bool, text: str) -> None:
@@ -194,7 +194,7 @@ class _Comparison:
             if not _are_close(ours, theirs):
                 torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerances)
         except AssertionError as error:
-            problem = _apart_as_a_whole(ours, theirs, narrow=self.narrow)
+            problem = _apart_as_a_whole(ours, theirs, rounded=self.rounded)
             if problem is not None:
                 raise VerifyError(f"{self.label}: {path} differs from eager: {error}{problem}") from None
         except Exception as error:
@@ -257,18 +257,18 @@ def _are_close(ours: Any, theirs: Any) -> bool:
 _AS_A_WHOLE = {torch.float64: 1e-10, torch.float32: 3e-5, torch.float16: 2.5e-3, torch.bfloat16: 2e-2}
 
 
-def _apart_as_a_whole(ours: Any, theirs: Any, *, narrow: bool) -> str | None:
+def _apart_as_a_whole(ours: Any, theirs: Any, *, rounded: bool) -> str | None:
     """None if a large tensor of which some elements are not close is so as a whole; else how far it is.
 
-    narrow: float32 came from layers that multiply in bfloat16, where a small tensor has no close elements
+    rounded: float32 came from factors of a smaller type, and a small tensor may have no element that is close
     """
-    if narrow and isinstance(ours, float):
+    if rounded and isinstance(ours, float):
         ours, theirs = torch.tensor(ours), torch.tensor(theirs)
     limit = _AS_A_WHOLE.get(ours.dtype) if isinstance(ours, torch.Tensor) else None
     if limit is None or ours.layout is not torch.strided:
         return ""
-    narrow = narrow and ours.dtype is torch.float32
-    if narrow:
+    rounded = rounded and ours.dtype is torch.float32
+    if rounded:
         limit = _AS_A_WHOLE[torch.bfloat16] if ours.numel() >= _MANY else _FEW_AS_A_WHOLE
     elif ours.numel() < _MANY:
         return ""
@@ -287,7 +287,7 @@ def _apart_as_a_whole(ours: Any, theirs: Any, *, narrow: bool) -> str | None:
     return (
         f"\nOf the root mean square of the values, that of the difference is {whole:.1e} (up to {limit:.1e} "
         f"allowed); of the largest value, the largest difference {single:.1e} (up to {5 * limit:.1e} allowed)"
-        + (_NARROW if narrow else "")
+        + (_ROUNDED if rounded else "")
     )
 
 
@@ -295,9 +295,12 @@ _MANY = 256
 """Elements, from which on the mean says something."""
 
 _FEW_AS_A_WHOLE = 1e-1
-"""Of fewer that came from bfloat16: a sum of products may be small where the products are not."""
+"""Of fewer whose factors were rounded: a sum of products may be small where the products are not."""
 
-_NARROW = '\nLayers multiply in bfloat16 here, because of float32-matmul-precision = "medium"'
+_ROUNDED = (
+    "\nIt rounds factors to bfloat16 or int8, because the model is of that type, or because of "
+    'float32-matmul-precision = "medium"'
+)
 
 
 def _items(value: Any) -> list[tuple[str, Any]] | None:

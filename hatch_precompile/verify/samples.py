@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
@@ -71,7 +70,7 @@ class _Verification:
         others = self._calls_that_are_others_when_served(samples)
         everything = [*samples, *others.values()]
         results = self._from_the_bundle(everything)
-        self.narrow = self._multiplies_narrower()
+        self.rounded = self._status()["rounded"] is not None
         self.runtime.uninstall()
         os.environ["HATCH_PRECOMPILE"] = "off"
         _seed()
@@ -122,16 +121,6 @@ class _Verification:
             self.runtime.install(self.variant)
         except self.miss as error:  # what is a warning elsewhere
             raise VerifyError(str(error)) from error
-
-    def _multiplies_narrower(self) -> bool:
-        """Whether what is installed may multiply float32 as bfloat16."""
-        if self.entrypoint.float32_matmul_precision != "medium":
-            return False
-        used = self.runtime.status()["variant"]
-        if used is None:  # nothing is
-            return False
-        (variant,) = variants_for_this_machine([used], torch.cpu.get_capabilities())
-        return variant.has_bfloat16
 
     def _targets_again(self, samples: list[Sample]) -> list[Target]:
         """What the samples call, made anew: the first calls may have changed it."""
@@ -231,7 +220,7 @@ class _Verification:
                 return replace(result, problem=problem)
             try:
                 try:
-                    agreed = compare(answer, expected, label + turn, narrow=self.narrow)
+                    agreed = compare(answer, expected, label + turn, rounded=self.rounded)
                 except VerifyError:
                     # Compiled code draws other random numbers than eager code, as under torch.compile.
                     if drawn is None:

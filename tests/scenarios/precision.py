@@ -26,6 +26,7 @@ def on_a_processor(lacking: list[str]) -> dict[str, Any]:
             net.first.weight.mul_(-2)
     return {
         "variant": _precompiled.status()["variant"],
+        "rounded": _precompiled.status()["entrypoints"]["narrow"]["rounded"],
         "hits": probe.hits("narrow", "steady"),
         "far": far,
         "kept": kept,

@@ -215,20 +215,20 @@ class TestTolerances:
         one[3, 4] += 100 * near
         assert "of the largest value, the largest difference " in disagreement(one.to(dtype), exact.to(dtype))
 
-    def test_float32_of_layers_in_bfloat16_is_as_near_as_those(self) -> None:
+    def test_float32_of_rounded_factors_is_as_near_as_those(self) -> None:
         noise = torch.Generator().manual_seed(0)
         exact, error = torch.randn(64, 64, generator=noise), torch.randn(64, 64, generator=noise)
         near, far = exact + 1e-2 * error, exact + 1e-1 * error
-        assert agree(near, exact, narrow=True).largest > 1e-2
+        assert agree(near, exact, rounded=True).largest > 1e-2
         assert "float32-matmul-precision" not in disagreement(near, exact)
-        assert 'because of float32-matmul-precision = "medium"' in disagreement(far, exact, narrow=True)
+        assert 'float32-matmul-precision = "medium"' in disagreement(far, exact, rounded=True)
         # Of a few, one may be much smaller than what it is a sum of.
-        agree(exact[0, :2] * 1.05, exact[0, :2], narrow=True)
-        agree(float(exact[0, 0]) * 1.05, float(exact[0, 0]), narrow=True)
-        disagreement(exact[0, :2] * 1.5, exact[0, :2], narrow=True)
+        agree(exact[0, :2] * 1.05, exact[0, :2], rounded=True)
+        agree(float(exact[0, 0]) * 1.05, float(exact[0, 0]), rounded=True)
+        disagreement(exact[0, :2] * 1.5, exact[0, :2], rounded=True)
         # What is not float32 is as near as ever.
-        disagreement(near.double(), exact.double(), narrow=True)
-        disagreement(T([1, 2]), T([1, 3]), narrow=True)
+        disagreement(near.double(), exact.double(), rounded=True)
+        disagreement(T([1, 2]), T([1, 3]), rounded=True)
 
     def test_not_so_a_small_one_nor_what_is_no_number(self) -> None:
         exact = torch.linspace(-1.0, 1.0, 64)

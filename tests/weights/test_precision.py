@@ -178,6 +178,7 @@ def test_a_variant_without_bfloat16_stays_as_it_is(
     assert "bf16" not in found.types
     torch.testing.assert_close(found.answer, eager(model, x), rtol=1e-4, atol=1e-4)
     assert set(found.graph.libraries) == {"without", "with"}
+    assert found.graph.rounded == {"with": "bfloat16"}
     assert found.steps == {
         "without": ["mkldnn._reorder_linear_weight.default"] * 2,
         "with": ["aten._to_copy.default", "mkldnn._reorder_linear_weight.default"] * 2,
@@ -250,11 +251,11 @@ needs_bfloat16 = pytest.mark.skipif("avx512_bf16" not in HERE, reason="this proc
 @needs_bfloat16
 def test_a_wheel_multiplies_so_where_the_processor_does(site: Site) -> None:
     seen = site.play("precision.on_a_processor", lacking=[])
-    assert (seen["variant"], seen["hits"]) == ("x86-64-v4-bf16", 2)
+    assert (seen["variant"], seen["rounded"], seen["hits"]) == ("x86-64-v4-bf16", "bfloat16", 2)
     assert all(1e-4 < hidden < 1e-2 for hidden, _ in seen["far"])
     assert all(image < 1e-5 for _, image in seen["far"]), "a convolution"
     without = site.play("precision.on_a_processor", lacking=["avx512_bf16"])
-    assert (without["variant"], without["hits"]) == ("x86-64-v4", 2)
+    assert (without["variant"], without["rounded"], without["hits"]) == ("x86-64-v4", None, 2)
     assert all(far < 1e-5 for each in without["far"] for far in each)
     assert 0 < seen["kept"][0] == seen["kept"][1] < 0.6 * without["kept"][0]
 

@@ -157,6 +157,7 @@ def test_status_says_what_there_is(zoo: Site) -> None:
         "misses": 1,
         "by_entry": [{"function": "Mlp.forward", "loaded": True, "hits": 1}],
         "left_out": [],
+        "rounded": None,
         "skipped": [],
     }
     assert status["entrypoints"]["bert"]["active"] is False
