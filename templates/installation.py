@@ -26,6 +26,12 @@ FORK_WAITS = 30.0
 executed: set[str] = set()
 
 
+def _kind_of(rounded: Any, variant: str | None) -> str | None:
+    """What the manifest has for a variant, whatever else became of it."""
+    found = rounded.get(variant) if isinstance(rounded, dict) else None
+    return found if isinstance(found, str) else None
+
+
 class Installation:
     """One bundle in one process."""
 
@@ -300,7 +306,7 @@ class Installation:
                     for entry in frame.entries
                 ],
                 "left_out": list(self.left_out.get(name, ())),
-                "rounded": self._rounded(record),
+                "rounded": _kind_of(record.get("rounded"), self.variant),
                 "skipped": [skipped["function"] for skipped in record.get("skipped", ())],
             }
         cell = cell_name(self.manifest["built_with"]) if self.manifest else None
@@ -315,16 +321,6 @@ class Installation:
             "entrypoints": entrypoints,
             "prepared_bytes": self._prepared_bytes(),
         }
-
-    def _rounded(self, record: dict[str, Any]) -> str | None:
-        """The smallest type that the graphs of an entrypoint round factors to."""
-        found = set()
-        for number in record["frames"]:
-            for entry in self.manifest["frames"][number]["entries"]:
-                for graph in (self.manifest["graphs"][each] for each in entry.get("graphs", ())):
-                    for part in (graph, graph.get("backward", {})):
-                        found.add(part.get("rounded", {}).get(self.variant))
-        return next((kind for kind in ("int8", "bfloat16") if kind in found), None)
 
     def _prepared_bytes(self) -> int:
         """What was computed of weights that do not change takes in memory."""

@@ -129,6 +129,7 @@ class _Writer:
                 "recipe": _recipe(entrypoint),
                 "made_from": captured.made_from,
                 "skipped": [msgspec.to_builtins(skipped) for skipped in captured.skipped],
+                "rounded": _rounded(captured),
                 "frames": numbers,
             }
         )
@@ -204,6 +205,16 @@ def _recipe(entrypoint: Entrypoint) -> dict[str, str]:
         "instance": entrypoint.instance,
     }
     return {key: value for key, value in recipe.items() if value is not None}
+
+
+def _rounded(captured: Capture) -> dict[str, str]:
+    """Variant to the smallest type that a graph of an entrypoint rounds factors to."""
+    found: dict[str, str] = {}
+    for graph in captured.graphs:
+        for part in filter(None, (graph, graph.backward)):
+            for variant, kind in part.rounded.items():
+                found[variant] = "int8" if "int8" in (kind, found.get(variant)) else kind
+    return found
 
 
 def _placed(graph: GraphRecord, prefix: str) -> dict[str, Any]:
