@@ -39,6 +39,8 @@ Report = Callable[[str], None]
 CaptureOf = tuple[Entrypoint, Capture, Path]
 """An entrypoint, its capture, and the folder with the capture's files."""
 
+_OF_SEVERAL_BUILDS = 100  # captures: enough
+
 
 @dataclass(frozen=True)
 class BuiltBundle:
@@ -61,13 +63,15 @@ def build_bundle(
     root: Path | None = None,
     reuse: Path | None = None,
     shard: Shard | None = None,
+    headers: Path | None = None,
 ) -> BuiltBundle:
     """Capture every entrypoint, write the bundle, verify it.
 
     source_roots: directories the project's packages are imported from; work: an empty directory this
     build may fill; table: where the author wrote the configuration, for errors; root: the project's
     folder, by default the working directory; reuse: an earlier wheel, from which is taken over what would
-    be captured again alike; shard: which part of the entrypoints this wheel is for.
+    be captured again alike; shard: which part of the entrypoints this wheel is for; headers: a folder in
+    which several builds keep the headers that they compile.
 
     Raises BuildError; with on-error = "warn" an entrypoint that fails is reported and left out, and only a
     build with none left fails.
@@ -81,8 +85,8 @@ def build_bundle(
     for note in notes:
         report(note)
     try:
-        with stopping_children(), collected() as events, children_preloaded(config.verify):
-            built, captures = _Build(config, source_roots, work, report, shard).run(table, reuse)
+        with stopping_children(), collected() as events, children_preloaded(verify=config.verify):
+            built, captures = _Build(config, source_roots, work, report, shard, headers).run(table, reuse)
     except OSError as error:
         place = error.filename2 or error.filename or work
         raise BuildError(
@@ -103,12 +107,14 @@ def build_bundle(
 
 
 @contextlib.contextmanager
-def children_preloaded(verify: bool = True) -> Iterator[None]:
-    """Let the children's imports begin at once."""
+def children_preloaded(*libraries: str, verify: bool = True) -> Iterator[None]:
+    """Let the children's imports begin at once. libraries: modules that they import, too."""
     with contextlib.ExitStack() as servers:
-        servers.enter_context(preloaded(CAPTURE, "hatch_precompile.capture.preloaded", inherit=True))
+        capture = ("hatch_precompile.capture.preloaded", *libraries)
+        servers.enter_context(preloaded(CAPTURE, *capture, inherit=True))
         if verify:
-            servers.enter_context(preloaded(VERIFY, "hatch_precompile.verify.samples", inherit=False))
+            samples = ("hatch_precompile.verify.samples", *libraries)
+            servers.enter_context(preloaded(VERIFY, *samples, inherit=False))
         yield
 
 
@@ -116,7 +122,13 @@ class _Build:
     """One build. `work`: the directory it may fill."""
 
     def __init__(
-        self, config: Config, source_roots: list[Path], work: Path, report: Report, shard: Shard | None
+        self,
+        config: Config,
+        source_roots: list[Path],
+        work: Path,
+        report: Report,
+        shard: Shard | None,
+        headers: Path | None,
     ) -> None:
         self.config = config
         self.entrypoints = shard.part(config.entrypoints) if shard else config.entrypoints
@@ -124,6 +136,7 @@ class _Build:
         self.source_roots = source_roots
         self.work = work
         self.report = report
+        self.headers = headers
         self.directory = work / "site" / Path(*config.package.split(".")) / RUNTIME_PACKAGE
 
     def run(self, table: str, reuse: Path | None) -> tuple[BuiltBundle, list[CaptureOf]]:
@@ -208,9 +221,8 @@ class _Build:
                     timeout=self.config.timeout,
                     on_event=tell,
                     earlier=earlier,
-                    headers=self.work / "headers",
-                    # Compiled headers pay where there is much to compile.
-                    captures=1 if earlier else len(entrypoints),
+                    headers=self.headers or self.work / "headers",
+                    captures=self._captures_with_these_headers(entrypoints, earlier),
                 )
             except BuildError as error:
                 if self.config.on_error == "fail":
@@ -228,6 +240,12 @@ class _Build:
             text = f"WARNING: entrypoint {entrypoint.name} is left out of the wheel: {result}"
             self._say(text, Event(step="failed", text=text, phase="capture", entrypoint=entrypoint.name))
         return captured
+
+    def _captures_with_these_headers(self, entrypoints: Sequence[Entrypoint], earlier: Earlier | None) -> int:
+        """About how many: compiled headers pay where there is much to compile."""
+        if self.headers is not None:
+            return _OF_SEVERAL_BUILDS
+        return 1 if earlier else len(entrypoints)
 
     def _verify(self, captures: list[CaptureOf], work: Path) -> list[Entrypoint]:
         """Every variant of every one. Returns those that were taken over and do not pass; raises the

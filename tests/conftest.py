@@ -122,14 +122,20 @@ def build_entrypoints(
     sources: Path,
     work: Path,
     report: Callable[[str], None] = print,
+    headers: Path | None = None,
     **table: Any,
 ) -> Site:
     """The same for a package without a project of its own; `table`: more of the hook's keys."""
-    return _build({"entrypoints": entrypoints, **table}, package, sources, work, report)
+    return _build({"entrypoints": entrypoints, **table}, package, sources, work, report, headers)
 
 
 def _build(
-    table: dict[str, Any], package: str, sources: Path, work: Path, report: Callable[[str], None]
+    table: dict[str, Any],
+    package: str,
+    sources: Path,
+    work: Path,
+    report: Callable[[str], None],
+    headers: Path | None = None,
 ) -> Site:
     from hatch_precompile.build import build_bundle
     from hatch_precompile.config import load
@@ -137,7 +143,9 @@ def _build(
     work.mkdir(parents=True)
     preload()
     config = load(table, default_package=package)
-    built = build_bundle(config, source_roots=[sources], work=work, report=report, root=sources)
+    built = build_bundle(
+        config, source_roots=[sources], work=work, report=report, root=sources, headers=headers
+    )
     # Files, where the build has links to the sources: tests change what they import.
     laid_out = built.directory.parent.parent
     site = work / "installed"
@@ -146,12 +154,13 @@ def _build(
 
 
 @functools.cache
-def preload() -> contextlib.ExitStack:
-    """Let all builds of this process start their children as the entrypoints of one build do."""
+def preload(*libraries: str) -> contextlib.ExitStack:
+    """Let all builds of this process start their children as the entrypoints of one build do, and with these
+    modules imported, too."""
     from hatch_precompile.build import children_preloaded
 
     servers = contextlib.ExitStack()
-    servers.enter_context(children_preloaded())
+    servers.enter_context(children_preloaded(*libraries))
     atexit.register(servers.close)
     return servers
 

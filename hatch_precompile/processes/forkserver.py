@@ -27,7 +27,7 @@ from typing import IO, Any, NoReturn
 __all__ = ["ForkServer", "Forked", "serve"]
 
 _PIPES = 4  # what a child is handed: its output, the two of child.py, and the one that tells how it ends
-_SERVER = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]), sys.argv[2])"
+_SERVER = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]), sys.argv[2:])"
 
 
 class Forked:
@@ -62,14 +62,14 @@ class Forked:
 class ForkServer:
     """`module` is what children run; `imports`: what is imported for them, in this environment."""
 
-    def __init__(self, module: str, imports: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, module: str, imports: Sequence[str], environment: Mapping[str, str]) -> None:
         self.module = module
         self.environment = dict(environment)
         self._asking = threading.Lock()
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _SERVER, str(theirs.fileno()), imports],
+                [sys.executable, "-P", "-c", _SERVER, str(theirs.fileno()), *imports],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -122,9 +122,10 @@ class ForkServer:
 # -- in the server ---------------------------------------------------------------------------------
 
 
-def serve(control: int, imports: str) -> None:
+def serve(control: int, imports: Sequence[str]) -> None:
     """Fork a child for each request that comes through the socket `control`. Returns in children alone."""
-    importlib.import_module(imports)
+    for name in imports:
+        importlib.import_module(name)
     with socket.socket(fileno=control) as requests:
         while (handed := socket.recv_fds(requests, 1, 1 + _PIPES)[1]) and _fork():
             for each in handed:

@@ -119,8 +119,8 @@ def run_module(
 
 
 @contextlib.contextmanager
-def preloaded(module: str, imports: str, *, inherit: bool) -> Iterator[None]:
-    """While this lasts, children that run `module` start with `imports` imported (forkserver.py).
+def preloaded(module: str, *imports: str, inherit: bool) -> Iterator[None]:
+    """While this lasts, children that run `module` start with the modules `imports` imported (forkserver.py).
 
     inherit: as for `run_module`. Where there is such a server already, this is without effect.
     """

@@ -35,6 +35,6 @@ def test_forked_children_build_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     said: list[str] = []
     forked = built(tmp_path / "forked", said)
     monkeypatch.setattr(parent, "_servers", {})
-    monkeypatch.setattr(build, "children_preloaded", lambda verify: nullcontext())
+    monkeypatch.setattr(build, "children_preloaded", lambda **_: nullcontext())
     assert built(tmp_path / "plain", said) == forked
     assert sum("hit, largest difference from eager 0" in line for line in said) == 4

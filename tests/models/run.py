@@ -13,6 +13,8 @@ Exits with 1 if one that it compiles whole failed, or if one ended in anything b
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -24,17 +26,32 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT), str(HERE)]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/support"), str(HERE)]
 
+import played  # noqa: E402
 from gallery.cases import CASES, IN_PIECES, Case  # noqa: E402
 
 from hatch_precompile.errors import BuildError  # noqa: E402
+from hatch_precompile.processes import preloaded  # noqa: E402
 from tests.conftest import Site, build_entrypoints, preload  # noqa: E402
+
+# What is imported once for all models of a library: for a small model it is most of a process's time.
+# Nothing of another library, or what a wheel imports would not be seen.
+LIBRARIES = {
+    "transformers": ("transformers.modeling_utils", "transformers.generation.utils"),
+    "timm": ("timm.models",),
+    "diffusers": ("diffusers.models.autoencoders.autoencoder_kl", "diffusers.models.unets.unet_2d"),
+    "kornia": ("kornia",),
+    "torch_geometric": ("torch_geometric.nn",),
+    "torchvision": ("torchvision.models",),
+    "x_transformers": ("x_transformers",),
+}
 
 COLUMNS = {
     "frames": "frames",
@@ -93,17 +110,38 @@ def main() -> int:
     options = _arguments()
     known = dict(_cases(options.size))
     names = options.models or list(known)
+    if unknown := sorted(set(names) - set(known)):
+        sys.exit(f"no such model: {', '.join(unknown)}")
     run = Run(options.out, options.resume)
+    left: dict[str, list[str]] = {}
+    for name in names:
+        if name not in run.results:
+            left.setdefault(known[name].target.partition(".")[0], []).append(name)
     # Processes: builds of one process end together.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.jobs, mp_context=context, initializer=preload) as pool:
-        left = [name for name in names if name not in run.results]
-        futures = {pool.submit(_result, name, known[name]): name for name in left}
-        for future in as_completed(futures):
-            run.add(futures[future], future.result())
+    with tempfile.TemporaryDirectory() as headers:
+        for library, of_it in left.items():
+            start = partial(_start, LIBRARIES.get(library, ()), Path(headers))
+            with ProcessPoolExecutor(options.jobs, mp_context=context, initializer=start) as pool:
+                futures = {pool.submit(_result, name, known[name]): name for name in of_it}
+                for future in as_completed(futures):
+                    run.add(futures[future], future.result())
     summary = run.summary()
     print(json.dumps(summary))
     return int(any(result.get("whole", True) and not fine(result) for result in run.results.values()))
+
+
+_headers: Path | None = None
+
+
+def _start(libraries: tuple[str, ...], headers: Path) -> None:
+    """In each process that builds and plays, before it does."""
+    global _headers
+    _headers = headers
+    preload(*libraries)
+    servers = contextlib.ExitStack()
+    servers.enter_context(preloaded(played.MODULE, "torch", *libraries, inherit=False))
+    atexit.register(servers.close)
 
 
 def _cases(size: str) -> Iterator[tuple[str, Case]]:
@@ -153,7 +191,7 @@ def _result(name: str, case: Case) -> dict[str, Any]:
         try:
             compiled_s = Site(HERE, timeout=900).play(
                 "models.compiled_calls",
-                environment=_TIMED | {"PATH": os.environ["PATH"]},  # with a compiler
+                environment={"PATH": os.environ["PATH"]},  # with a compiler
                 **_arguments_of(name, case),
             )
             failed["torch_compile"] = {"call_ms": round(compiled_s * 1e3, 3)}
@@ -162,22 +200,28 @@ def _result(name: str, case: Case) -> dict[str, Any]:
     return failed
 
 
-# Two models at a time: threads that wait for work would take it from each other.
-_TIMED = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-
-
 def _measure(name: str, case: Case, **options: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
         said: list[str] = []
         site = build_entrypoints(
-            "gallery", [_entrypoint(name, case) | options], HERE, Path(folder) / "work", said.append
+            "gallery",
+            [_entrypoint(name, case) | options],
+            HERE,
+            Path(folder) / "work",
+            said.append,
+            headers=_headers,
         )
         build_s = time.monotonic() - start
-        site = dataclasses.replace(site, timeout=1800)  # some are large
-        arguments = _arguments_of(name, case)
-        eager = site.play("models.timed_calls", environment=_TIMED | {"HATCH_PRECOMPILE": "off"}, **arguments)
-        ours = site.play("models.timed_calls", environment=_TIMED, **arguments)
+        timed = partial(
+            played.play,
+            site.directory,
+            "models.timed_calls",
+            timeout=1800,  # some are large
+            **_arguments_of(name, case),
+        )
+        eager = timed(environment={"HATCH_PRECOMPILE": "off"})
+        ours = timed(environment={})
         manifest = json.loads((site.directory / "gallery/_precompiled/bundle/manifest.json").read_text())
     entries = [entry for frame in manifest["frames"] for entry in frame["entries"]]
     wrapped = sum("wrapping" in graph for graph in manifest["graphs"])

@@ -71,7 +71,11 @@ def calls(name: str, target: str) -> dict[str, Any]:
 
 
 def timed_calls(name: str, own: str, module: str, target: str) -> dict[str, Any]:
-    """With each sample, the first of them timed, and the largest difference from eager code."""
+    """With each sample, the first of them timed, and the largest difference from eager code.
+
+    In one thread: other processes are measured at the same time, and threads that wait would take from them.
+    """
+    torch.set_num_threads(1)
     importlib.import_module(target.partition(":")[0])
     start = time.perf_counter()
     import gallery  # noqa: F401
@@ -118,7 +122,8 @@ def _best(call: Callable[..., Any], make_samples: Callable[[], Any]) -> tuple[fl
 
 
 def compiled_calls(name: str, own: str, module: str, target: str) -> float:
-    """Seconds of a call of what torch.compile makes of it, with its graph breaks."""
+    """Seconds of a call of what torch.compile makes of it, with its graph breaks; in one thread, as above."""
+    torch.set_num_threads(1)
     call, make_samples = _call(own, module, target)
     compiled = torch.compile(call)
     with torch.no_grad():

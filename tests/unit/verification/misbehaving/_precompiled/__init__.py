@@ -15,8 +15,4 @@ def uninstall():
 
 def status():
     entry = {"function": "it", "hits": hits}
-    return {
-        "entrypoints": {
-            "it": {"hits": hits, "skipped": [], "left_out": [], "rounded": None, "by_entry": [entry]}
-        }
-    }
+    return {"entrypoints": {"it": {"hits": hits, "skipped": [], "left_out": [], "by_entry": [entry]}}}
