@@ -46,6 +46,16 @@ class Variant:
         """Whether each CPU that runs it multiplies bfloat16."""
         return "avx512_bf16" in self.requires
 
+    @property
+    def has_fma(self) -> bool:
+        """Whether each CPU that runs it has AVX2 and its multiplication with addition."""
+        return {"avx2", "fma3"} <= set(self.requires)
+
+    @property
+    def has_vnni(self) -> bool:
+        """Whether each CPU that runs it has AVX-512 and multiplies int8 with it."""
+        return {"avx512_f", "avx512_vnni"} <= set(self.requires)
+
 
 def variants_for_this_machine(
     names: list[str], capabilities: dict[str, Any], table: str = ""

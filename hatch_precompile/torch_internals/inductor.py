@@ -147,6 +147,8 @@ class _InnerCompile:
                     inputs,
                     settings.get("static_input_idxs", ()),
                     has_bfloat16=variant.has_bfloat16,
+                    has_fma=variant.has_fma,
+                    has_vnni=variant.has_vnni,
                     narrow=narrow,
                 )
                 if separated is not None:

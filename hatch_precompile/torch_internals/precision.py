@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from hatch_precompile.torch_internals.few_rows import int8_layer_of_few_rows
+
 __all__ = ["multiplied_as", "narrow_layers", "narrowed"]
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -35,6 +37,8 @@ def multiplied_as(graph: Any) -> str:
     one of that size, whoever computes it."""
     found = ""
     for node in graph.nodes:
+        if node.target is int8_layer_of_few_rows:
+            return "int8"
         name = node.target._schema.name if isinstance(node.target, torch._ops.OpOverload) else ""
         if name == "aten::_int_mm":
             return "int8"

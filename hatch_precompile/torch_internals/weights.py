@@ -17,6 +17,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals import few_rows
 from hatch_precompile.torch_internals.precision import narrowed
 
 __all__ = ["Plan", "computed", "prepared_inputs", "separate"]
@@ -27,6 +28,8 @@ aten, mkldnn, prims = torch.ops.aten, torch.ops.mkldnn, torch.ops.prims
 # whose number of rows is not known.
 _WORTH_PACKING = 1 << 20
 _ROWS = 16
+# Numbers of a weight from which it is worth being packed for a few rows.
+_WORTH_A_FEW_ROWS = 1 << 14
 
 _PREPARED = "precompile_prepared_"
 
@@ -62,21 +65,25 @@ def separate(
     weights: Iterable[int],
     *,
     has_bfloat16: bool = False,
+    has_fma: bool = False,
+    has_vnni: bool = False,
     narrow: bool = False,
 ) -> tuple[list[Any], Plan] | None:
     """Take what depends on weights alone out of a graph, which is changed.
 
     weights: the numbers of the inputs that are parameters and buffers; has_bfloat16: whether the processor
-    multiplies it, so that such layers are packed too; narrow: whether float32 layers become such. Returns the
-    inputs that the graph has now, and the plan; None, and the graph as it was, where nothing depends on
+    multiplies it, so that such layers are packed too; has_fma, has_vnni: whether it has the instructions for
+    our layers of a few rows, of float32 and of int8; narrow: whether float32 layers become bfloat16. Returns
+    the inputs that the graph has now, and the plan; None, and the graph as it was, where nothing depends on
     weights alone.
     """
     graph = gm.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     fixed = {placeholders[number] for number in weights} - _written(graph)
     fixed = {node for node in fixed if _is_dense(node.meta.get("val"))}
-    _pack_layers(graph, fixed, _Packing(has_bfloat16, narrow))
+    _pack_layers(graph, fixed, _Packing(has_bfloat16, has_fma, has_vnni, narrow))
     apart = _apart(graph, fixed)
+    _make_once(graph, apart)
     taken = _taken(graph, apart)
     if not taken:
         return None
@@ -146,6 +153,17 @@ def _apart(graph: Any, fixed: set[Any]) -> set[Any]:
         if node in found and not node.users:
             found.discard(node)
     return found
+
+
+def _make_once(graph: Any, apart: set[Any]) -> None:
+    """Have what is made of the same weights in the same way be one: a layer may be called many times."""
+    made: dict[str, Any] = {}
+    for node in [node for node in graph.nodes if node in apart]:
+        known = made.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
+        if known is not node:
+            node.replace_all_uses_with(known)
+            graph.erase_node(node)
+            apart.discard(node)
 
 
 def _returned(graph: Any) -> set[Any]:
@@ -272,13 +290,33 @@ def prepared_inputs() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Packing:
-    """has_bfloat16: whether layers of bfloat16 are packed; narrow: whether those of float32 become such."""
+    """has_bfloat16: whether layers of bfloat16 are packed; has_fma, has_vnni: whether those of a few rows
+    are ours, of float32 and of int8; narrow: whether those of float32 become such of bfloat16."""
 
     has_bfloat16: bool
+    has_fma: bool
+    has_vnni: bool
     narrow: bool
 
     def takes(self, *dtypes: torch.dtype) -> bool:
         return set(dtypes) == {torch.float32} or (self.has_bfloat16 and set(dtypes) == {torch.bfloat16})
+
+    def has_few_rows(self, x: Any) -> bool:
+        """Whether layers of this input are for our own function."""
+        value = x.meta["val"]
+        rows = value.shape[0]
+        ours = (value.dtype == torch.float32 and self.has_fma and not self.narrow) or (
+            value.dtype == torch.uint8 and self.has_vnni
+        )
+        return ours and isinstance(rows, int) and rows <= few_rows.MOST_ROWS
+
+    def is_worth(self, x: Any, *weights: Any) -> bool:
+        """Whether packing them makes up for what it costs at each call."""
+        numel = sum(weight.meta["val"].numel() for weight in weights)
+        if self.has_few_rows(x):
+            return bool(numel >= _WORTH_A_FEW_ROWS)
+        rows = x.meta["val"].shape[0]
+        return bool((rows if isinstance(rows, int) else _ROWS) * numel >= _WORTH_PACKING)
 
 
 def _pack_layers(graph: Any, fixed: set[Any], packing: _Packing) -> None:
@@ -289,6 +327,8 @@ def _pack_layers(graph: Any, fixed: set[Any], packing: _Packing) -> None:
             _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
         elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
             _pack_linear(graph, node, fixed, packing)
+        elif node.target is aten._int_mm.default:
+            _pack_int8(graph, node, fixed, packing)
 
 
 def _depends_on(node: Any, fixed: set[Any]) -> bool:
@@ -318,7 +358,18 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: _Packing) -> N
     bias, x, weight = _linear(node)
     if weight is None or not _depends_on(weight, fixed) or not _is_layer(bias, x, weight, packing):
         return
+    if not packing.is_worth(x, weight):
+        return
     narrow = packing.narrow and weight.meta["val"].dtype == torch.float32
+    if packing.has_few_rows(x):
+        with graph.inserting_before(node):
+            packed = few_rows.packed(graph, weight)
+            columns = weight.meta["val"].shape[0]
+            layer = graph.call_function(few_rows.layer_of_few_rows, (x, packed, bias, columns))
+            layer.meta.update(node.meta)
+        node.replace_all_uses_with(layer)
+        graph.erase_node(node)
+        return
     with graph.inserting_before(node):
         if narrow:
             weight = _added(graph, _CAST, weight, torch.bfloat16)
@@ -333,17 +384,23 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: _Packing) -> N
         narrowed(graph, layer, 0)
 
 
-def _work(x: Any, *weights: Any) -> int:
-    """The multiplications of layers of one input."""
-    rows = x.meta["val"].shape[0]
-    numel: int = sum(weight.meta["val"].numel() for weight in weights)
-    return (rows if isinstance(rows, int) else _ROWS) * numel
+def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: _Packing) -> None:
+    _, x, weight = _linear(node)
+    if weight is None or not packing.has_few_rows(x) or not _depends_on(weight, fixed):
+        return
+    base = weight.meta["val"]
+    if base.dtype != torch.int8 or not base.is_contiguous() or min(base.shape) < 1:
+        return
+    with graph.inserting_before(node):
+        packed = few_rows.packed_int8(graph, weight)
+        layer = graph.call_function(few_rows.int8_layer_of_few_rows, (x, packed, base.shape[0]))
+        layer.meta.update(node.meta)
+    node.replace_all_uses_with(layer)
+    graph.erase_node(node)
 
 
-def _is_layer(bias: Any, x: Any, weight: Any, packing: _Packing, *, least: int = _WORTH_PACKING) -> bool:
+def _is_layer(bias: Any, x: Any, weight: Any, packing: _Packing) -> bool:
     value, base = x.meta["val"], weight.meta["val"]
-    if _work(x, weight) < least:
-        return False
     if not packing.takes(base.dtype, value.dtype) or not base.is_contiguous():
         return False
     if min(base.shape) < 1 or value.device.type != "cpu":
@@ -383,7 +440,7 @@ def _join_layers(graph: Any, fixed: set[Any], packing: _Packing) -> None:
                 groups.setdefault((base, layer.bias is None, str(rows), size), []).append(layer)
     for layers in groups.values():
         weights = [layer.weight for layer in layers]
-        if len(layers) > 1 and _work(layers[0].x, *weights) >= _WORTH_PACKING:
+        if len(layers) > 1 and packing.is_worth(layers[0].x, *weights):
             _join(graph, layers)
 
 
@@ -397,9 +454,7 @@ def _split_into_heads(node: Any, fixed: set[Any], packing: _Packing) -> _Heads |
     shape = chain[-1].meta["val"].shape
     if len(shape) < 3 or not all(isinstance(size, int) for size in shape[-2:]):
         return None
-    if shape[-2] * shape[-1] != weight.meta["val"].shape[0] or not _is_layer(
-        bias, x, weight, packing, least=0
-    ):
+    if shape[-2] * shape[-1] != weight.meta["val"].shape[0] or not _is_layer(bias, x, weight, packing):
         return None
     # The sizes before the heads are written for all of them as one has them.
     return None if -1 in chain[-1].args[1][:-2] else _Heads(x, weight, bias, tuple(chain))

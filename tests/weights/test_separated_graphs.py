@@ -208,7 +208,7 @@ class Returning(nn.Module):
 
 def test_what_a_call_returns_is_the_callers_to_change() -> None:
     torch.manual_seed(0)
-    model, x = Returning().eval(), torch.randn(32, 256)
+    model, x = Returning().eval(), torch.randn(64, 256)
     _, _, steps = compiled(model, x)
     assert "aten.exp.default" not in steps
     assert "mkldnn._reorder_linear_weight.default" in steps
@@ -230,7 +230,7 @@ def test_what_a_call_returns_is_the_callers_to_change() -> None:
 
 def test_what_the_graph_changes_is_not_fixed() -> None:
     torch.manual_seed(0)
-    model, x = Counting(), torch.randn(32, 256)
+    model, x = Counting(), torch.randn(64, 256)
     _, answer, steps = compiled(model, x)
     assert steps == ["mkldnn._reorder_linear_weight.default", "aten.sum.default"]
     expected = Counting()

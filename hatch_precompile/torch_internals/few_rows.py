@@ -1,0 +1,337 @@
+"""Layers of a few rows whose weights are fixed: multiplied by functions that are compiled into the library.
+
+oneDNN sets up a product at each call, for 20 to 30 microseconds, and torch does not let anybody keep what it
+sets up; weights of int8 it packs anew at each call, too. For a token or a sentence, that is a third of a
+product's time. These functions start at once, read each weight once, in the order in which it lies in memory,
+and ask for it before it is needed. From some 50 rows on oneDNN is as fast.
+Seen in torch 2.13.0 (torch/_inductor/graph.py: `_inductor_lowering_function`, as patterns have it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["MOST_ROWS", "int8_layer_of_few_rows", "layer_of_few_rows", "packed", "packed_int8"]
+
+aten = torch.ops.aten
+
+MOST_ROWS = 32
+"""With more, oneDNN is as fast, or faster."""
+
+# The columns that one vector of AVX-512 has, or two of AVX2: a panel.
+_COLUMNS = 16
+
+# Rows and weights are read by words of four bytes: a float32, or four int8. Weights: for each panel, for each
+# word of a row, that of each column. The rows are copied: so those which are read together do not fall on
+# the same lines of a cache, and their places are known when this is compiled. Each sum is taken in one order,
+# whatever the number of threads.
+_FUNCTIONS = """
+#include <immintrin.h>
+#include <omp.h>
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+namespace {
+namespace few_rows {
+constexpr int64_t COLUMNS = 16, CHUNK = 256, STRIDE = CHUNK + 16, AHEAD = 64;
+// Words of weights, times rows, from which a thread more makes up for starting it.
+constexpr int64_t SHARE = 1 << 17;
+#define IN_PLACE __attribute__((always_inline)) inline  // the calling code is compiled at -O1
+#ifdef __AVX512F__
+constexpr int64_t ROWS = 16;
+struct Floats {
+    using Word = float;
+    __m512 all;
+    IN_PLACE static Floats load(const Word* from) { return {_mm512_loadu_ps(from)}; }
+    IN_PLACE void store(Word* to) const { _mm512_storeu_ps(to, all); }
+    IN_PLACE Floats plus(Word x, Floats w) const {
+        return {_mm512_fmadd_ps(_mm512_set1_ps(x), w.all, all)};
+    }
+    IN_PLACE Floats operator+(Floats other) const { return {_mm512_add_ps(all, other.all)}; }
+};
+// Sums of int32. A word of a row is four uint8, one of the weights four int8.
+struct Integers {
+    using Word = int32_t;
+    __m512i all;
+    IN_PLACE static Integers load(const Word* from) { return {_mm512_loadu_si512(from)}; }
+    IN_PLACE void store(Word* to) const { _mm512_storeu_si512(to, all); }
+    IN_PLACE Integers plus(Word x, Integers w) const {
+        __m512i sum = all;
+        // As words, because the compiler may not have been told of this instruction.
+        asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(_mm512_set1_epi32(x)), "v"(w.all));
+        return {sum};
+    }
+    IN_PLACE Integers operator+(Integers other) const { return {_mm512_add_epi32(all, other.all)}; }
+};
+#else
+constexpr int64_t ROWS = 6;
+struct Floats {
+    using Word = float;
+    __m256 left, right;
+    IN_PLACE static Floats load(const Word* from) {
+        return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
+    }
+    IN_PLACE void store(Word* to) const {
+        _mm256_storeu_ps(to, left);
+        _mm256_storeu_ps(to + 8, right);
+    }
+    IN_PLACE Floats plus(Word x, Floats w) const {
+        const __m256 each = _mm256_set1_ps(x);
+        return {_mm256_fmadd_ps(each, w.left, left), _mm256_fmadd_ps(each, w.right, right)};
+    }
+    IN_PLACE Floats operator+(Floats other) const {
+        return {_mm256_add_ps(left, other.left), _mm256_add_ps(right, other.right)};
+    }
+};
+#endif
+template <class Panel, int... R, class Word = typename Panel::Word>
+IN_PLACE void block_of(const Word* x, const Word* w, const Word* bias, Word* out,
+                       int64_t words, int64_t n, int64_t columns, std::integer_sequence<int, R...>) {
+    Panel sums[] = {(void(R), Panel::load(bias))...};
+    for (; words > 0; words -= CHUNK, x += ROWS * STRIDE) {
+        const Word *each = x, *end = w + COLUMNS * std::min(words, CHUNK);
+        for (; w < end; w += COLUMNS, ++each) {
+            _mm_prefetch(reinterpret_cast<const char*>(w + COLUMNS * AHEAD), _MM_HINT_T0);
+            const Panel weights = Panel::load(w);
+            ((sums[R] = sums[R].plus(each[R * STRIDE], weights)), ...);
+        }
+    }
+    // No sum is needed after a call: what is would not be kept in a register.
+    if (columns == COLUMNS) {
+        (sums[R].store(out + R * n), ...);
+        return;
+    }
+    Word every[sizeof...(R)][COLUMNS];
+    (sums[R].store(every[R]), ...);
+    for (const auto& of_a_row : every) out = std::copy_n(of_a_row, columns, out) + n - columns;
+}
+template <class Panel, int Rows, class Word = typename Panel::Word>
+void block(const Word* x, const Word* w, const Word* bias, Word* out,
+           int64_t words, int64_t n, int64_t columns) {
+    block_of<Panel>(x, w, bias, out, words, n, columns, std::make_integer_sequence<int, Rows>());
+}
+template <class Panel, int... R>
+auto block_with(int64_t rows, std::integer_sequence<int, R...>) {
+    static constexpr decltype(&block<Panel, 1>) blocks[] = {block<Panel, R + 1>...};
+    return blocks[rows - 1];
+}
+// One row: a chain of additions would wait for each, so there are four.
+template <class Panel, class Word = typename Panel::Word>
+void row(const Word* x, const Word* w, const Word* bias, Word* out, int64_t words, int64_t columns) {
+    constexpr Word none[COLUMNS] = {};
+    Panel one = Panel::load(bias), two = Panel::load(none), three = two, four = two;
+    int64_t i = 0;
+    for (; i + 4 <= words; i += 4, w += 4 * COLUMNS) {
+        const char* ahead = reinterpret_cast<const char*>(w + COLUMNS * AHEAD);
+        _mm_prefetch(ahead, _MM_HINT_T0);
+        _mm_prefetch(ahead + 4 * COLUMNS, _MM_HINT_T0);
+        _mm_prefetch(ahead + 8 * COLUMNS, _MM_HINT_T0);
+        _mm_prefetch(ahead + 12 * COLUMNS, _MM_HINT_T0);
+        one = one.plus(x[i], Panel::load(w));
+        two = two.plus(x[i + 1], Panel::load(w + COLUMNS));
+        three = three.plus(x[i + 2], Panel::load(w + 2 * COLUMNS));
+        four = four.plus(x[i + 3], Panel::load(w + 3 * COLUMNS));
+    }
+    for (; i < words; ++i, w += COLUMNS) one = one.plus(x[i], Panel::load(w));
+    Word every[COLUMNS];
+    ((one + two) + (three + four)).store(every);
+    std::copy_n(every, columns, out);
+}
+// x: m rows of this many bytes; w: panels; bias: n or null; out: (m, n)
+template <class Panel, class Word = typename Panel::Word>
+AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, const Word* bias,
+                       Word* out, int64_t n) {
+    const int64_t size = sizeof(Word), words = (bytes + size - 1) / size;
+    const int64_t panels = (n + COLUMNS - 1) / COLUMNS, chunks = (words + CHUNK - 1) / CHUNK;
+    const int64_t parts = (m + ROWS - 1) / ROWS, part_size = chunks * ROWS * STRIDE;
+    const bool in_place = m == 1 && bytes % size == 0;
+    const int64_t copy_size[] = {in_place ? 0 : m == 1 ? words : parts * part_size}, copy_stride[] = {1};
+    AtenTensorHandle copy_handle;
+    void* copied;
+    const int32_t dtype = aoti_torch_dtype_int32(), device = aoti_torch_device_type_cpu();
+    if (auto error = aoti_torch_empty_strided(1, copy_size, copy_stride, dtype, device, 0, &copy_handle))
+        return error;
+    RAIIAtenTensorHandle owner(copy_handle);
+    if (auto error = aoti_torch_get_data_ptr(owner, &copied)) return error;
+    auto* copy = static_cast<Word*>(copied);
+    if (m == 1 && !in_place) {
+        copy[words - 1] = 0;
+        std::memcpy(copy, x, bytes);
+    }
+    for (int64_t part = 0; m > 1 && part < parts; ++part) {
+        const int64_t begin = m * part / parts, end = m * (part + 1) / parts;
+        for (int64_t r = begin; r < end; ++r)
+            for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+                Word* to = copy + part * part_size + (chunk * ROWS + r - begin) * STRIDE;
+                const int64_t from = chunk * CHUNK * size, length = std::min(CHUNK * size, bytes - from);
+                to[(length + size - 1) / size - 1] = 0;
+                std::memcpy(to, x + r * bytes + from, length);
+            }
+    }
+    const Word* rows_of_one = in_place ? reinterpret_cast<const Word*>(x) : copy;
+    #pragma omp parallel for schedule(static) if (m * n * words / omp_get_max_threads() >= SHARE)
+    for (int64_t panel = 0; panel < panels; ++panel) {
+        const int64_t from = panel * COLUMNS, columns = std::min(COLUMNS, n - from);
+        const Word* weights = w + from * words;
+        Word first[COLUMNS] = {};
+        if (bias) std::copy_n(bias + from, columns, first);
+        if (m == 1) {
+            row<Panel>(rows_of_one, weights, first, out + from, words, columns);
+            continue;
+        }
+        for (int64_t part = 0; part < parts; ++part) {
+            const int64_t begin = m * part / parts, rows = m * (part + 1) / parts - begin;
+            block_with<Panel>(rows, std::make_integer_sequence<int, ROWS>())(
+                copy + part * part_size, weights, first, out + begin * n + from, words, n, columns);
+        }
+    }
+    return AOTI_TORCH_SUCCESS;
+}
+template <class Panel, class Word = typename Panel::Word>
+AOTITorchError layer(AtenTensorHandle input, int64_t item, AtenTensorHandle weight, AtenTensorHandle bias,
+                     int64_t n, int32_t dtype, AtenTensorHandle* result) {
+    int64_t* sizes;
+    void *x, *w, *added = nullptr, *out;
+    if (auto error = aoti_torch_get_sizes(input, &sizes)) return error;
+    const int64_t m = sizes[0], k = sizes[1], made_sizes[] = {m, n}, made_strides[] = {n, 1};
+    AtenTensorHandle made;
+    if (auto error = aoti_torch_empty_strided(
+            2, made_sizes, made_strides, dtype, aoti_torch_device_type_cpu(), 0, &made)) return error;
+    RAIIAtenTensorHandle owner(made);
+    if (auto error = aoti_torch_get_data_ptr(input, &x)) return error;
+    if (auto error = aoti_torch_get_data_ptr(weight, &w)) return error;
+    if (auto error = bias ? aoti_torch_get_data_ptr(bias, &added) : AOTI_TORCH_SUCCESS) return error;
+    if (auto error = aoti_torch_get_data_ptr(owner, &out)) return error;
+    if (auto error = product<Panel>(static_cast<const char*>(x), m, k * item, static_cast<const Word*>(w),
+                                    static_cast<const Word*>(added), static_cast<Word*>(out), n))
+        return error;
+    *result = owner.release();
+    return AOTI_TORCH_SUCCESS;
+}
+}
+// As torch's own C functions: handles in, the handle of a new tensor out, an error code returned.
+// input: (m, k), contiguous; weight: (panels, k, 16); bias: (n) or null.
+[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_few_rows(
+        AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, int64_t n,
+        AtenTensorHandle* result) {
+    return few_rows::layer<few_rows::Floats>(
+        input, sizeof(float), weight, bias, n, aoti_torch_dtype_float32(), result);
+}
+#ifdef __AVX512F__
+// input: (m, k) of uint8, contiguous; weight: (panels, words, 16, 4) of int8; result: int32
+[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_few_rows_int8(
+        AtenTensorHandle input, AtenTensorHandle weight, int64_t n, AtenTensorHandle* result) {
+    return few_rows::layer<few_rows::Integers>(
+        input, 1, weight, nullptr, n, aoti_torch_dtype_int32(), result);
+}
+#endif
+}
+"""
+
+
+def packed(graph: Any, weight: Any) -> Any:
+    """Nodes that make panels of a layer's weight, (n, k) of float32: (panels, k, 16), the last filled up."""
+    n, k = weight.meta["val"].shape
+    panels = -(-n // _COLUMNS)
+    if n % _COLUMNS:
+        weight = _added(graph, aten.constant_pad_nd.default, weight, [0, 0, 0, -n % _COLUMNS])
+    split = _added(graph, aten.view.default, weight, [panels, _COLUMNS, k])
+    turned = _added(graph, aten.permute.default, split, [0, 2, 1])
+    return _added(graph, aten.contiguous.default, turned)
+
+
+def packed_int8(graph: Any, weight: Any) -> Any:
+    """The same of int8: (panels, words, 16, 4), with rows of k filled up to words of four."""
+    n, k = weight.meta["val"].shape
+    panels, words = -(-n // _COLUMNS), -(-k // 4)
+    if n % _COLUMNS or k % 4:
+        weight = _added(graph, aten.constant_pad_nd.default, weight, [0, -k % 4, 0, -n % _COLUMNS])
+    split = _added(graph, aten.view.default, weight, [panels, _COLUMNS, words, 4])
+    turned = _added(graph, aten.permute.default, split, [0, 2, 1, 3])
+    return _added(graph, aten.contiguous.default, turned)
+
+
+def _added(graph: Any, target: Any, *args: Any) -> Any:
+    node = graph.call_function(target, args)
+    node.meta["val"] = target(*torch.fx.map_arg(args, lambda each: each.meta["val"]))
+    return node
+
+
+# Targets of nodes, and how inductor lowers them. To see what a graph makes of tensors, they are called with
+# these, too.
+
+
+def layer_of_few_rows(x: Any, weight: Any, bias: Any, n: int) -> Any:
+    """(m, k) of float32 to (m, n). weight: as `packed` gives it; bias: (n) or None."""
+    if isinstance(x, torch.Tensor):
+        return x.new_empty(x.shape[0], n)
+    if not _calls_c_functions():
+        factors = x, _unpacked(weight, [0, 2, 1], n, x.get_size()[1])
+        return _lowered(aten.mm, *factors) if bias is None else _lowered(aten.addmm, bias, *factors)
+    given = [x, weight] if bias is None else [x, weight, bias]
+    constants = (n,) if bias is not None else (None, n)
+    return _call("aoti_torch_cpu_precompiled_few_rows", given, constants, n, torch.float32)
+
+
+def int8_layer_of_few_rows(x: Any, weight: Any, n: int) -> Any:
+    """(m, k) of uint8 to (m, n) of int32. weight: as `packed_int8` gives it."""
+    if isinstance(x, torch.Tensor):
+        return x.new_empty(x.shape[0], n, dtype=torch.int32)
+    if not _calls_c_functions():
+        return _lowered(aten._int_mm, x, _unpacked(weight, [0, 2, 1, 3], n, x.get_size()[1]))
+    return _call("aoti_torch_cpu_precompiled_few_rows_int8", [x, weight], (n,), n, torch.int32)
+
+
+def _lowers_itself(target: Callable[..., Any]) -> None:
+    target._inductor_lowering_function = True  # type: ignore[attr-defined]
+
+
+_lowers_itself(layer_of_few_rows)
+_lowers_itself(int8_layer_of_few_rows)
+
+
+def _calls_c_functions() -> bool:
+    """Whether the graph gets inductor's C++ wrapper. The Python one, which few get, calls operators."""
+    from torch._inductor.virtualized import V
+
+    return bool(V.graph.cpp_wrapper)
+
+
+def _unpacked(weight: Any, order: list[int], n: int, k: int) -> Any:
+    """Panels as what they were made of, turned: (k, n)."""
+    turned = _lowered(aten.permute, weight, order)
+    whole = _lowered(aten.view, turned, [-(-n // _COLUMNS) * _COLUMNS, -1])
+    for dimension, size in enumerate((n, k)):
+        whole = _lowered(aten.slice, whole, dimension, 0, size, overload="Tensor")
+    return _lowered(aten.permute, whole, [1, 0])
+
+
+def _lowered(operator: Any, *args: Any, overload: str = "default") -> Any:
+    from torch._inductor.lowering import lowerings
+
+    return lowerings[getattr(operator, overload)](*args)
+
+
+def _call(name: str, given: Sequence[Any], constants: tuple[Any, ...], n: int, dtype: torch.dtype) -> Any:
+    from torch._inductor import ir
+
+    class Call(ir.ExternKernelAlloc):
+        """Of one of the functions."""
+
+        def codegen(self, wrapper: Any) -> None:
+            if _FUNCTIONS not in wrapper.header.getvalue():
+                wrapper.header.splice(_FUNCTIONS)
+            super().codegen(wrapper)
+
+        def apply_constraint(self) -> None:
+            pass
+
+    need = ir.ExternKernel.require_contiguous
+    inputs = [need(ir.ExternKernel.realize_input(each)) for each in given]
+    device, size = given[0].get_device(), [given[0].get_size()[0], n]
+    layout = ir.FixedLayout(device=device, dtype=dtype, size=size, stride=[n, 1])
+    return ir.TensorBox.create(Call(layout, inputs, constants, cpp_kernel_name=name))

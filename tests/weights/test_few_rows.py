@@ -1,0 +1,157 @@
+"""Layers of a few rows, by our own functions: any count of rows, sizes that fill no vector, any threads."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from hatch_precompile.config.variants import Variant, variants_for_this_machine
+from hatch_precompile.errors import ConfigError
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph, inductor
+from hatch_precompile.torch_internals.few_rows import MOST_ROWS
+from tests.support.graphs import OPERATORS
+
+CAPABILITIES = torch.cpu.get_capabilities()
+
+
+def variant(name: str) -> Variant:
+    try:
+        return variants_for_this_machine([name], CAPABILITIES)[0]
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+def compiled(model: nn.Module, of: Variant, *inputs: torch.Tensor) -> tuple[Any, CompiledGraph, list[str]]:
+    """The call of the graph with these inputs, the graph, and the steps that its weights take."""
+    made: list[Any] = []
+    given: list[Any] = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        made.extend(compile_graph(gm, example_inputs, [of], OPERATORS, fixed_weights=True))
+
+        def keep(*inputs: Any) -> Any:
+            given[:] = inputs
+            return made[0](*inputs)
+
+        return keep
+
+    sys.modules[OPERATORS] = runtime("graphs")
+    torch._dynamo.reset()
+    with torch.no_grad(), capture_settings({}, 1):
+        torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)
+    graph = made[1]
+    assert not graph.obstacle
+    return torch.no_grad()(lambda: made[0](*given)), graph, [name for name, *_ in graph.plans[of.name].steps]
+
+
+def products_of_onednn(call: Any, capfd: pytest.CaptureFixture[str]) -> tuple[Any, list[str]]:
+    """What a call answers, and what oneDNN multiplied for it: its own words for the sizes."""
+    capfd.readouterr()
+    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+        answer = call()
+    ran = [line for line in capfd.readouterr().out.splitlines() if ",exec,cpu,inner_product," in line]
+    return answer, [line.split(",")[-2] for line in ran]
+
+
+class Rows(nn.Module):
+    """The same layers for inputs of several counts of rows."""
+
+    def __init__(self, inner: int, outer: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(inner, outer), nn.Linear(outer, inner, bias=False)
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [self.second(torch.relu(self.first(x))) + x for x in inputs]
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4", "native"])
+# Widths that fill no vector, nor the chunks that a row is read in.
+@pytest.mark.parametrize(("inner", "outer"), [(300, 137), (512, 64), (1027, 33)])
+def test_any_count_of_rows_agrees_and_its_weights_are_packed_once(
+    name: str, inner: int, outer: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    counts = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, MOST_ROWS]
+    more = MOST_ROWS + 1
+    torch.manual_seed(0)
+    model = Rows(inner, outer)
+    inputs = [torch.randn(count, inner) for count in (*counts, more)]
+    call, _, steps = compiled(model, variant(name), *inputs)
+    assert steps.count("aten.contiguous.default") == 2
+    assert steps.count("mkldnn._reorder_linear_weight.default") == 2
+    answers, ran = products_of_onednn(call, capfd)
+    assert sorted(ran) == sorted([f"mb{more}ic{inner}oc{outer}", f"mb{more}ic{outer}oc{inner}"])
+    with torch.no_grad():
+        for one, other in zip(answers, model(*inputs), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+class Integers(nn.Module):
+    def __init__(self, inner: int, outer: int) -> None:
+        super().__init__()
+        weight = torch.randint(-128, 128, (outer, inner), dtype=torch.int8)
+        self.weight = nn.Parameter(weight, requires_grad=False)
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [torch._int_mm(x, self.weight.t()) for x in inputs]
+
+
+@pytest.mark.parametrize(("inner", "outer"), [(300, 137), (514, 64), (1027, 33), (2055, 17)])
+def test_integers_are_exact(inner: int, outer: int) -> None:
+    native = variant("native")
+    if not native.has_vnni:
+        pytest.skip("this machine does not multiply int8")
+    torch.manual_seed(0)
+    counts = [1, 2, 6, 15, 16, 17, 31, MOST_ROWS]
+    model = Integers(inner, outer)
+    inputs = [torch.randint(0, 256, (count, inner), dtype=torch.uint8) for count in counts]
+    call, graph, steps = compiled(model, native, *inputs)
+    assert steps.count("aten.contiguous.default") == 1
+    assert graph.rounded == {"native": "int8"}
+    with torch.no_grad():
+        for x, answer in zip(inputs, call(), strict=True):
+            assert torch.equal(answer, x.int() @ model.weight.t().int())
+
+
+def test_the_same_bits_for_any_threads() -> None:
+    torch.manual_seed(0)
+    model, x = Rows(1000, 2000), torch.randn(17, 1000)
+    call, _, _ = compiled(model, variant("native"), x)
+    before, answers = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 7):
+            torch.set_num_threads(threads)
+            answers += call()
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(answer, answers[0]) for answer in answers)
+
+
+def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(gm: Any) -> None:
+        raise inductor._NoHandle("no C++")
+
+    monkeypatch.setattr(inductor, "_require_handles", refuse)
+    torch.manual_seed(0)
+    native = variant("native")
+    for model, x in (
+        (Rows(300, 137), torch.randn(5, 300)),
+        (Integers(300, 137), torch.randint(0, 256, (20, 300), dtype=torch.uint8)),
+    ):
+        call, graph, steps = compiled(model, native, x)
+        assert graph.why_python == "no C++"
+        assert "aten.contiguous.default" in steps
+        with torch.no_grad():
+            torch.testing.assert_close(list(call()), model(x))
+
+
+def test_rows_that_are_not_known_are_for_onednn() -> None:
+    torch.manual_seed(0)
+    model, x = Rows(256, 512), torch.randn(8, 256)
+    torch._dynamo.mark_dynamic(x, 0)
+    _, _, steps = compiled(model, variant("native"), x)
+    assert steps == ["mkldnn._reorder_linear_weight.default"] * 2
