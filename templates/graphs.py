@@ -262,7 +262,7 @@ def taking_apart(ways: dict[str, Any]) -> Callable[[Sequence[Any]], tuple[list[A
 
     ways: input -> the attributes that lead to each tensor
     """
-    known = {int(number): every for number, every in ways.items()}
+    known = {int(number): _with_new_steps(every) for number, every in ways.items()}
 
     def apart(inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         tensors: list[Any] = []
@@ -273,13 +273,25 @@ def taking_apart(ways: dict[str, Any]) -> Callable[[Sequence[Any]], tuple[list[A
                 continue
             for way in known[number]:
                 inner = given
-                for name in way:
-                    wrapping.append(inner)
+                for name, is_new in way:
+                    if is_new:
+                        wrapping.append(inner)
                     inner = getattr(inner, name)
                 tensors.append(inner)
         return tensors, wrapping
 
     return apart
+
+
+def _with_new_steps(ways: Sequence[Sequence[str]]) -> list[list[tuple[str, bool]]]:
+    """The attributes of each way, and whether no way before it begins with those before this one."""
+    seen: set[tuple[str, ...]] = set()
+    found = []
+    for way in ways:
+        begins = [tuple(way[:length]) for length in range(len(way))]
+        found.append([(name, begin not in seen) for name, begin in zip(way, begins, strict=True)])
+        seen.update(begins)
+    return found
 
 
 def with_inner_tensors(call: Callable[..., Any], ways: dict[str, Any]) -> Callable[..., Any]:

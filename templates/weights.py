@@ -63,20 +63,29 @@ class _Prepared:
             (number, weakref.ref(inputs[number], forget), inputs[number]._version, inputs[number].data_ptr())
             for number in (watched if forget is not None else ())
         ]
-        self.wrapping: list[tuple[Callable[[], Any], int]] = [
-            (weakref.ref(each, forget), each._version) for each in (wrapping if forget is not None else ())
-        ]
+        # A subclass would be asked for its version with a call of Python, at each call.
+        with torch._C.DisableTorchFunctionSubclass():
+            self.wrapping: list[tuple[Callable[[], Any], int]] = [
+                (weakref.ref(each, forget), each._version)
+                for each in (wrapping if forget is not None else ())
+            ]
         self._memory = [inputs[number].untyped_storage() for number in watched]
         self.tensors = computed(steps, outputs, inputs)
 
     def holds(self, inputs: Sequence[Any], wrapping: Sequence[Any]) -> bool:
-        for (known, version), each in zip(self.wrapping, wrapping, strict=True):
-            if known() is not each or each._version != version:
-                return False
+        if self.wrapping and not self._are_as_they_were(wrapping):
+            return False
         for number, weight, version, address in self.weights:
             tensor = inputs[number]
             if weight() is not tensor or tensor._version != version or tensor.data_ptr() != address:
                 return False
+        return True
+
+    def _are_as_they_were(self, wrapping: Sequence[Any]) -> bool:
+        with torch._C.DisableTorchFunctionSubclass():
+            for (known, version), each in zip(self.wrapping, wrapping, strict=True):
+                if known() is not each or each._version != version:
+                    return False
         return True
 
     def knows(self, weight: weakref.ref[Any]) -> bool:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from hatch_precompile.config.variants import variants_for_this_machine
 from tests.conftest import Site, build_entrypoints
 
 HERE = Path(__file__).parent
@@ -29,8 +31,15 @@ def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     return build_entrypoints("quantized", tables, HERE / "src", work)
 
 
+def manifest_of(site: Site) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads(
+        (site.directory / "quantized/_precompiled/bundle/manifest.json").read_text()
+    )
+    return manifest
+
+
 def graphs(site: Site) -> dict[str, Any]:
-    manifest = json.loads((site.directory / "quantized/_precompiled/bundle/manifest.json").read_text())
+    manifest = manifest_of(site)
     assert len(manifest["entrypoints"]) == len(manifest["graphs"]) == 3
     return dict(zip((each["name"] for each in manifest["entrypoints"]), manifest["graphs"], strict=True))
 
@@ -61,5 +70,11 @@ def test_weights_that_are_taken_out_of_sight_are_used_as_they_are_at_each_call(s
 
 
 def test_integers_are_multiplied(site: Site) -> None:
-    source = site.directory / "quantized/_precompiled/bundle" / graphs(site)["dynamic"]["libraries"]["native"]
-    assert b"aoti_torch_cpu__int_mm" in source.read_bytes()
+    rounded = {each["name"]: each["rounded"] for each in manifest_of(site)["entrypoints"]}
+    assert rounded == {"dynamic": {"native": "int8"}, "weightonly": {}, "handing": {}}
+    record = graphs(site)["dynamic"]
+    library = site.directory / "quantized/_precompiled/bundle" / record["libraries"]["native"]
+    # Of a few rows, and weights that are fixed, the library has its own function for it.
+    native, *_ = variants_for_this_machine(["native"], torch.cpu.get_capabilities())
+    ours = native.has_vnni and "weights" in record
+    assert (b"aoti_torch_cpu__int_mm" in library.read_bytes()) != ours

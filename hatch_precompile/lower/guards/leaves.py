@@ -155,7 +155,8 @@ def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None
         raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
     # A tensor subclass that wraps others: what it says of itself besides them.
     metadata = text.equal(node.value.__tensor_flatten__()[1], node, user_line(leaf))
-    here = f"{variable}.__tensor_flatten__()[1]"
+    text.add(f"{variable}_flat = {variable}.__tensor_flatten__()")
+    here = f"{variable}_flat[1]"
     same = f"{here} == {metadata}"
     if hasattr(node.value, "__metadata_guard__"):
         same = f"type({variable}).__metadata_guard__({metadata}, {here})"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 __all__ = ["Block", "Item", "Part", "flat", "function_text", "share_parts"]
 
-_VARIABLE = re.compile(r"\bv\d+(?=\b|_keys\b)")
+_VARIABLE = re.compile(r"\bv\d+(?=\b|_keys\b|_flat\b)")
 # Below that a call would cost more than it saves.
 _WORTH_LINES = 4
 

@@ -22,6 +22,8 @@ from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 
 __all__ = ["GuardText", "unsupported", "user_line"]
 
+_NAME = re.compile(r"\b(?:c\d+|v\d+(?:_keys|_flat)?)\b")
+
 # Constants that are found again in each process.
 _REBOUND = ("ref", "parametrized", "if-imported")
 
@@ -52,9 +54,9 @@ class GuardText:
         self._stub = []
         missing: set[str] = set()
         for line in flat(self._items):
-            names = set(re.findall(r"\b[cv]\d+\b", line))
+            names = set(_NAME.findall(line))
             if names & missing or any(name.startswith("c") for name in names):
-                missing.update(re.findall(r"^(v\d+) = ", line))
+                missing.update(re.findall(rf"^({_NAME.pattern}) = ", line))
             else:
                 self._stub.append(line)
 
