@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,3 +165,12 @@ def test_an_operator_that_returns_nothing_for_a_tensor_is_an_error() -> None:
         assert (
             graphs.custom_op_wrapper("torch.ops.of_these_tests.looks.default", handle(torch.ones(2))) is None
         )
+
+
+def test_of_subclasses_in_subclasses_each_is_named_once() -> None:
+    inner = SimpleNamespace(data="data", scale="scale")
+    outer = SimpleNamespace(weight=inner, bias="bias")
+    ways = {"1": [["weight", "data"], ["weight", "scale"], ["bias"]]}
+    tensors, wrapping = graphs.taking_apart(ways)(["x", outer, "y"])
+    assert tensors == ["x", "data", "scale", "bias", "y"]
+    assert [id(each) for each in wrapping] == [id(outer), id(inner)]
