@@ -42,6 +42,7 @@ __all__ = [
     "tensor_guards",
     "tracing_state",
     "without_compiling",
+    "without_subclass_functions",
     "without_torch_function",
 ]
 
@@ -91,6 +92,7 @@ def recompiles_log(package: str) -> Any:
 
 
 function_modes = torch._C._len_torch_function_stack
+without_subclass_functions = torch._C.DisableTorchFunctionSubclass
 without_torch_function = torch._C.DisableTorchFunction
 
 

@@ -15,7 +15,7 @@ import torch
 
 from .errors import raised_by_signal
 from .graphs import GraphFailed, taking_apart, undisturbed
-from .torch_private import leave_untraced
+from .torch_private import leave_untraced, without_subclass_functions
 
 __all__ = ["FixedWeights", "computed"]
 
@@ -64,7 +64,7 @@ class _Prepared:
             for number in (watched if forget is not None else ())
         ]
         # A subclass would be asked for its version with a call of Python, at each call.
-        with torch._C.DisableTorchFunctionSubclass():
+        with without_subclass_functions():
             self.wrapping: list[tuple[Callable[[], Any], int]] = [
                 (weakref.ref(each, forget), each._version)
                 for each in (wrapping if forget is not None else ())
@@ -82,7 +82,7 @@ class _Prepared:
         return True
 
     def _are_as_they_were(self, wrapping: Sequence[Any]) -> bool:
-        with torch._C.DisableTorchFunctionSubclass():
+        with without_subclass_functions():
             for (known, version), each in zip(self.wrapping, wrapping, strict=True):
                 if known() is not each or each._version != version:
                     return False
