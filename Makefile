@@ -76,8 +76,8 @@ differential: .venv-test/.ready
 truth: .venv-test/.ready
 	.venv-test/bin/python tests/truth/run.py $(TRUTH)
 
-# Some 440 models of transformers and other libraries, tiny: built, and called in fresh processes beside eager code. An hour
-# and a half; build/models.json. A part: make models MODELS="--models bert,nn_lstm --resume". In their true sizes, a dozen of
+# Some 440 models of transformers and other libraries, tiny: built, and called in fresh processes beside eager code. Two
+# hours at most; build/models.json. A part: make models MODELS="--models bert,nn_lstm --resume". In their true sizes, a dozen of
 # them: make models MODELS="--size large". A few are in the suite.
 models: .venv-models/.ready
 	.venv-models/bin/python tests/models/run.py $(MODELS)
