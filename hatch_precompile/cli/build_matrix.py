@@ -81,19 +81,21 @@ def build_whole(
     started = time.monotonic()
     board = MatrixBoard(plan.cells)
     screen = Console(stderr=True)
-    live = screen.is_terminal
+    live = Live(board, console=screen, transient=True) if screen.is_terminal else None
 
     def on_line(line: str, cell: Cell | None = None) -> None:
         if not live:
             note(f"{cell.name}: {line}" if cell else line)
-        elif cell is None:
-            board.status = line.removeprefix("* ").rstrip(".:")
-        elif line.startswith("* "):
-            board.rows[cell].board.status = line.removeprefix("* ").rstrip(".:")
+        elif cell is None or line.startswith("* "):
+            shown = board.rows[cell].board if cell else board
+            shown.status = line.removeprefix("* ").rstrip(".:")
+            live.refresh()  # now: what is over before the next regular one would never be seen
 
     def on_state(cell: Cell, state: Any, text: str) -> None:
         board.change(cell, state, text)
-        if not live:
+        if live:
+            live.refresh()
+        else:
             note(f"{cell.name}: {state}" + (f": {text}" if text else ""))
 
     def pool() -> Pool:
@@ -112,7 +114,7 @@ def build_whole(
         return LocalPool(places.jobs, board.apply, lambda cell, line: on_line(line, cell))
 
     try:
-        with Live(board, console=screen, transient=True) if live else nullcontext():
+        with live or nullcontext():
             result = build_matrix(
                 project,
                 plan,
