@@ -36,11 +36,34 @@ def computed(steps: Sequence[Any], outputs: Sequence[int], inputs: Sequence[Any]
 
     with undisturbed():
         for name, args, kwargs in steps:
-            operator: Any = torch.ops
-            for part in name.split("."):
+            operator: Any = _OWN.get(name, torch.ops)
+            for part in name.split(".") if operator is torch.ops else ():
                 operator = getattr(operator, part)
             results.append(operator(*value(args), **{key: value(each) for key, each in kwargs.items()}))
     return [results[number] for number in outputs]
+
+
+_COLUMNS = 16
+
+
+def _in_panels(weight: torch.Tensor) -> torch.Tensor:
+    """A layer's weight, (n, k), in the order in which our own function reads it: (panels, k, 16)."""
+    n, k = weight.shape
+    filled = torch.nn.functional.pad(weight, [0, 0, 0, -n % _COLUMNS]) if n % _COLUMNS else weight
+    return filled.view(-1, _COLUMNS, k).permute(0, 2, 1).contiguous()
+
+
+def _packed_here(weight: torch.Tensor) -> torch.Tensor:
+    """The same, or as oneDNN reads it: for a library whose variant is without AVX-512, on a processor that
+    may have it. The function knows which it is given by the dimensions."""
+    if torch.cpu.get_capabilities().get("avx512_f"):
+        packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
+        return packed
+    return _in_panels(weight)
+
+
+_OWN = {"in_panels": _in_panels, "packed_here": _packed_here}
+"""Steps that are no operators of torch's."""
 
 
 class _Prepared:

@@ -52,9 +52,14 @@ class Variant:
         return {"avx2", "fma3"} <= set(self.requires)
 
     @property
+    def has_avx512(self) -> bool:
+        """Whether each CPU that runs it has AVX-512."""
+        return "avx512_f" in self.requires
+
+    @property
     def has_vnni(self) -> bool:
         """Whether each CPU that runs it has AVX-512 and multiplies int8 with it."""
-        return {"avx512_f", "avx512_vnni"} <= set(self.requires)
+        return self.has_avx512 and "avx512_vnni" in self.requires
 
 
 def variants_for_this_machine(

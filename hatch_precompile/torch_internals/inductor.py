@@ -16,6 +16,7 @@ import torch
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.dynamo import last_line
+from hatch_precompile.torch_internals.integers import int8_products_by_processor
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
 from hatch_precompile.torch_internals.precision import multiplied_as, narrow_layers
@@ -148,6 +149,7 @@ class _InnerCompile:
                     settings.get("static_input_idxs", ()),
                     has_bfloat16=variant.has_bfloat16,
                     has_fma=variant.has_fma,
+                    has_avx512=variant.has_avx512,
                     has_vnni=variant.has_vnni,
                     narrow=narrow,
                 )
@@ -159,6 +161,9 @@ class _InnerCompile:
             if rounded := multiplied_as(given.graph):
                 part.rounded[variant.name] = rounded
             compiled = self._compile(part, variant, given, taken, its_settings, again=first is not None)
+            if variant.name in part.python and variant.name in part.plans:
+                # The Python wrapper unpacks panels by itself.
+                part.plans[variant.name] = part.plans[variant.name].in_panels_everywhere()
             first = first or compiled
             if compiled.output_strides != first.output_strides:
                 self._give_up(f"the variant {variant.name} returns other strides")
@@ -187,6 +192,7 @@ class _InnerCompile:
         with (
             inductor_config.patch(variant.settings),
             vectors_within(variant.requires),
+            int8_products_by_processor(variant.requires),
             prepared_inputs(),
             # The strides of outputs are reported once, to what traced the graph.
             TracingContext.report_output_strides() if again else contextlib.nullcontext(),

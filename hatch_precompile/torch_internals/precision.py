@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from hatch_precompile.torch_internals.few_rows import int8_layer_of_few_rows
+from hatch_precompile.torch_internals.panels import int8_layer
 
 __all__ = ["multiplied_as", "narrow_layers", "narrowed"]
 
@@ -37,7 +37,7 @@ def multiplied_as(graph: Any) -> str:
     one of that size, whoever computes it."""
     found = ""
     for node in graph.nodes:
-        if node.target is int8_layer_of_few_rows:
+        if node.target is int8_layer:
             return "int8"
         name = node.target._schema.name if isinstance(node.target, torch._ops.OpOverload) else ""
         if name == "aten::_int_mm":

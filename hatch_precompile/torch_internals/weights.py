@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import few_rows
+from hatch_precompile.torch_internals import panels
 from hatch_precompile.torch_internals.precision import narrowed
 
 __all__ = ["Plan", "computed", "prepared_inputs", "separate"]
@@ -28,8 +28,8 @@ aten, mkldnn, prims = torch.ops.aten, torch.ops.mkldnn, torch.ops.prims
 # whose number of rows is not known.
 _WORTH_PACKING = 1 << 20
 _ROWS = 16
-# Numbers of a weight from which it is worth being packed for a few rows.
-_WORTH_A_FEW_ROWS = 1 << 14
+# Numbers of a weight from which panels are worth it.
+_WORTH_PANELS = 1 << 14
 
 _PREPARED = "precompile_prepared_"
 
@@ -58,6 +58,12 @@ class Plan:
     outputs: tuple[int, ...]
     watched: tuple[int, ...]
 
+    def in_panels_everywhere(self) -> Plan:
+        """The same, with nothing packed as the processor is."""
+        here, always = (panels.STEPS[step] for step in (panels.packed_here, panels.in_panels))
+        steps = ((always if name == here else name, *arguments) for name, *arguments in self.steps)
+        return replace(self, steps=tuple(steps))
+
 
 def separate(
     gm: Any,
@@ -66,6 +72,7 @@ def separate(
     *,
     has_bfloat16: bool = False,
     has_fma: bool = False,
+    has_avx512: bool = False,
     has_vnni: bool = False,
     narrow: bool = False,
 ) -> tuple[list[Any], Plan] | None:
@@ -73,15 +80,15 @@ def separate(
 
     weights: the numbers of the inputs that are parameters and buffers; has_bfloat16: whether the processor
     multiplies it, so that such layers are packed too; has_fma, has_vnni: whether it has the instructions for
-    our layers of a few rows, of float32 and of int8; narrow: whether float32 layers become bfloat16. Returns
-    the inputs that the graph has now, and the plan; None, and the graph as it was, where nothing depends on
-    weights alone.
+    our layers, of float32 and of int8; has_avx512: whether only those of a few rows are ours; narrow: whether
+    float32 layers become bfloat16. Returns the inputs that the graph has now, and the plan; None, and the
+    graph as it was, where nothing depends on weights alone.
     """
     graph = gm.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     fixed = {placeholders[number] for number in weights} - _written(graph)
     fixed = {node for node in fixed if _is_dense(node.meta.get("val"))}
-    _pack_layers(graph, fixed, _Packing(has_bfloat16, has_fma, has_vnni, narrow))
+    _pack_layers(graph, fixed, _Packing(has_bfloat16, has_fma, has_avx512, has_vnni, narrow))
     apart = _apart(graph, fixed)
     _make_once(graph, apart)
     taken = _taken(graph, apart)
@@ -200,6 +207,8 @@ def _taken(graph: Any, apart: set[Any]) -> list[Any]:
 
 def _can_be_a_step(node: Any) -> bool:
     target = node.target
+    if node.op == "call_function" and target in panels.STEPS:
+        return True
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
     if target is not _CAST and (target.namespace not in ("aten", "mkldnn") or target._schema.is_mutable):
@@ -221,7 +230,7 @@ def _step(node: Any, numbers: dict[Any, int], steps: dict[Any, int]) -> tuple[st
         tensor, dtype = node.args
         return str(aten._to_copy.default), *_encoded(([tensor], {"dtype": dtype}), numbers, steps)
     args, kwargs = _encoded((node.args, dict(node.kwargs)), numbers, steps)
-    return str(node.target), args, kwargs
+    return panels.STEPS.get(node.target, str(node.target)), args, kwargs
 
 
 _NAMED = {
@@ -291,30 +300,31 @@ def prepared_inputs() -> Iterator[None]:
 @dataclass(frozen=True)
 class _Packing:
     """has_bfloat16: whether layers of bfloat16 are packed; has_fma, has_vnni: whether those of a few rows
-    are ours, of float32 and of int8; narrow: whether those of float32 become such of bfloat16."""
+    are ours, of float32 and of int8; has_avx512: whether those of more rows are not, but for int8; narrow:
+    whether those of float32 become such of bfloat16."""
 
     has_bfloat16: bool
     has_fma: bool
+    has_avx512: bool
     has_vnni: bool
     narrow: bool
 
     def takes(self, *dtypes: torch.dtype) -> bool:
         return set(dtypes) == {torch.float32} or (self.has_bfloat16 and set(dtypes) == {torch.bfloat16})
 
-    def has_few_rows(self, x: Any) -> bool:
-        """Whether layers of this input are for our own function."""
-        value = x.meta["val"]
-        rows = value.shape[0]
-        ours = (value.dtype == torch.float32 and self.has_fma and not self.narrow) or (
-            value.dtype == torch.uint8 and self.has_vnni
-        )
-        return ours and isinstance(rows, int) and rows <= few_rows.MOST_ROWS
+    def is_ours(self, x: Any) -> bool:
+        """Whether layers of this input are for our own functions."""
+        dtype = x.meta["val"].dtype
+        if dtype == torch.uint8:
+            return self.has_vnni and _has_few_rows(x)
+        ours = dtype == torch.float32 and self.has_fma and not self.narrow
+        return ours and (not self.has_avx512 or _has_few_rows(x))
 
     def is_worth(self, x: Any, *weights: Any) -> bool:
         """Whether packing them makes up for what it costs at each call."""
         numel = sum(weight.meta["val"].numel() for weight in weights)
-        if self.has_few_rows(x):
-            return bool(numel >= _WORTH_A_FEW_ROWS)
+        if self.is_ours(x):
+            return bool(numel >= _WORTH_PANELS)
         rows = x.meta["val"].shape[0]
         return bool((rows if isinstance(rows, int) else _ROWS) * numel >= _WORTH_PACKING)
 
@@ -329,6 +339,11 @@ def _pack_layers(graph: Any, fixed: set[Any], packing: _Packing) -> None:
             _pack_linear(graph, node, fixed, packing)
         elif node.target is aten._int_mm.default:
             _pack_int8(graph, node, fixed, packing)
+
+
+def _has_few_rows(x: Any) -> bool:
+    rows = x.meta["val"].shape[0]
+    return isinstance(rows, int) and rows <= panels.FEW_ROWS
 
 
 def _depends_on(node: Any, fixed: set[Any]) -> bool:
@@ -361,11 +376,11 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: _Packing) -> N
     if not packing.is_worth(x, weight):
         return
     narrow = packing.narrow and weight.meta["val"].dtype == torch.float32
-    if packing.has_few_rows(x):
+    if packing.is_ours(x):
         with graph.inserting_before(node):
-            packed = few_rows.packed(graph, weight)
+            packed = _added(graph, panels.in_panels if _has_few_rows(x) else panels.packed_here, weight)
             columns = weight.meta["val"].shape[0]
-            layer = graph.call_function(few_rows.layer_of_few_rows, (x, packed, bias, columns))
+            layer = graph.call_function(panels.layer, (x, packed, bias, columns))
             layer.meta.update(node.meta)
         node.replace_all_uses_with(layer)
         graph.erase_node(node)
@@ -386,14 +401,14 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: _Packing) -> N
 
 def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: _Packing) -> None:
     _, x, weight = _linear(node)
-    if weight is None or not packing.has_few_rows(x) or not _depends_on(weight, fixed):
+    if weight is None or not packing.is_ours(x) or not _depends_on(weight, fixed):
         return
     base = weight.meta["val"]
     if base.dtype != torch.int8 or not base.is_contiguous() or min(base.shape) < 1:
         return
     with graph.inserting_before(node):
-        packed = few_rows.packed_int8(graph, weight)
-        layer = graph.call_function(few_rows.int8_layer_of_few_rows, (x, packed, base.shape[0]))
+        packed = panels.packed_int8(graph, weight)
+        layer = graph.call_function(panels.int8_layer, (x, packed, base.shape[0]))
         layer.meta.update(node.meta)
     node.replace_all_uses_with(layer)
     graph.erase_node(node)

@@ -1,24 +1,27 @@
-"""Layers of a few rows whose weights are fixed: multiplied by functions that are compiled into the library.
+"""Layers whose weights are fixed, in panels: multiplied by functions that are compiled into the library.
 
 oneDNN sets up a product at each call, for 20 to 30 microseconds, and torch does not let anybody keep what it
 sets up. For a token or a sentence, that is a third of a product's time or more. These functions start at
 once, read each weight once, in the order in which it lies in memory, and ask for it before it is needed.
-At 32 rows the two are about equal.
+With AVX-512 the two are about equal at 32 rows. Without it, on Zen 3, these are the faster ones for any
+number: by 10 to 20 % at 512 rows.
 Seen in torch 2.13.0 (torch/_inductor/graph.py: `_inductor_lowering_function`, as patterns have it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-__all__ = ["MOST_ROWS", "int8_layer_of_few_rows", "layer_of_few_rows", "packed", "packed_int8"]
+from hatch_precompile.torch_internals.own_functions import call_of
+
+__all__ = ["FEW_ROWS", "STEPS", "in_panels", "int8_layer", "layer", "packed_here", "packed_int8"]
 
 aten = torch.ops.aten
 
-MOST_ROWS = 32
+FEW_ROWS = 32
 """At that many, the two were about equal on Zen 4; at 64, oneDNN was as fast or faster."""
 
 # The columns that one vector of AVX-512 has, or two of AVX2: a panel.
@@ -34,10 +37,12 @@ _FUNCTIONS = """
 #include <algorithm>
 #include <cstring>
 #include <utility>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim_cpu.h>
 namespace {
-namespace few_rows {
+namespace panels {
 constexpr int64_t COLUMNS = 16, CHUNK = 256, STRIDE = CHUNK + 16, AHEAD = 64;
+// What a thread multiplies with a panel at a time, in parts of as many rows as there are sums in registers.
+constexpr int64_t PARTS = 8;
 // Words of weights, times rows, from which a thread more makes up for starting it.
 constexpr int64_t SHARE = 1 << 17;
 #define IN_PLACE __attribute__((always_inline)) inline  // the calling code is compiled at -O1
@@ -162,7 +167,9 @@ AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, c
         copy[words - 1] = 0;
         std::memcpy(copy, x, bytes);
     }
-    for (int64_t part = 0; m > 1 && part < parts; ++part) {
+    const bool share = m * n * words / omp_get_max_threads() >= SHARE;
+    #pragma omp parallel for schedule(static) if (share && m > 1)
+    for (int64_t part = 0; part < (m > 1 ? parts : 0); ++part) {
         const int64_t begin = m * part / parts, end = m * (part + 1) / parts;
         for (int64_t r = begin; r < end; ++r)
             for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -173,8 +180,10 @@ AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, c
             }
     }
     const Word* rows_of_one = in_place ? reinterpret_cast<const Word*>(x) : copy;
-    #pragma omp parallel for schedule(static) if (m * n * words / omp_get_max_threads() >= SHARE)
-    for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t groups = (parts + PARTS - 1) / PARTS;
+    #pragma omp parallel for schedule(static) if (share)
+    for (int64_t number = 0; number < groups * panels; ++number) {
+        const int64_t group = number / panels, panel = number % panels;
         const int64_t from = panel * COLUMNS, columns = std::min(COLUMNS, n - from);
         const Word* weights = w + from * words;
         Word first[COLUMNS] = {};
@@ -183,7 +192,7 @@ AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, c
             row<Panel>(rows_of_one, weights, first, out + from, words, columns);
             continue;
         }
-        for (int64_t part = 0; part < parts; ++part) {
+        for (int64_t part = parts * group / groups; part < parts * (group + 1) / groups; ++part) {
             const int64_t begin = m * part / parts, rows = m * (part + 1) / parts - begin;
             block_with<Panel>(rows, std::make_integer_sequence<int, ROWS>())(
                 copy + part * part_size, weights, first, out + begin * n + from, words, n, columns);
@@ -214,18 +223,26 @@ AOTITorchError layer(AtenTensorHandle input, int64_t item, AtenTensorHandle weig
 }
 }
 // As torch's own C functions: handles in, the handle of a new tensor out, an error code returned.
-// input: (m, k), contiguous; weight: (panels, k, 16); bias: (n) or null.
-[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_few_rows(
+// input: (m, k), contiguous; weight: (panels, k, 16), or (n, k) as oneDNN packs it; bias: (n) or null.
+[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels(
         AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, int64_t n,
         AtenTensorHandle* result) {
-    return few_rows::layer<few_rows::Floats>(
+    int64_t dimensions;
+    if (auto error = aoti_torch_get_dim(weight, &dimensions)) return error;
+    if (dimensions == 2) {
+        const double* no_numbers[] = {nullptr};
+        const char* no_word = "";
+        return aoti_torch_cpu__linear_pointwise(
+            input, weight, bias ? &bias : nullptr, "none", no_numbers, 0, &no_word, result);
+    }
+    return panels::layer<panels::Floats>(
         input, sizeof(float), weight, bias, n, aoti_torch_dtype_float32(), result);
 }
 #ifdef __AVX512F__
 // input: (m, k) of uint8, contiguous; weight: (panels, words, 16, 4) of int8; result: int32
-[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_few_rows_int8(
+[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_int8(
         AtenTensorHandle input, AtenTensorHandle weight, int64_t n, AtenTensorHandle* result) {
-    return few_rows::layer<few_rows::Integers>(
+    return panels::layer<panels::Integers>(
         input, 1, weight, nullptr, n, aoti_torch_dtype_int32(), result);
 }
 #endif
@@ -233,19 +250,20 @@ AOTITorchError layer(AtenTensorHandle input, int64_t item, AtenTensorHandle weig
 """
 
 
-def packed(graph: Any, weight: Any) -> Any:
-    """Nodes that make panels of a layer's weight, (n, k) of float32: (panels, k, 16), the last filled up."""
-    n, k = weight.meta["val"].shape
-    panels = -(-n // _COLUMNS)
-    if n % _COLUMNS:
-        weight = _added(graph, aten.constant_pad_nd.default, weight, [0, 0, 0, -n % _COLUMNS])
-    split = _added(graph, aten.view.default, weight, [panels, _COLUMNS, k])
-    turned = _added(graph, aten.permute.default, split, [0, 2, 1])
-    return _added(graph, aten.contiguous.default, turned)
+def in_panels(weight: Any) -> Any:
+    """What the runtime makes of a layer's weight, (n, k) of float32: (panels, k, 16), the last filled up."""
+    n, k = weight.shape
+    return weight.new_empty(-(-n // _COLUMNS), k, _COLUMNS)
+
+
+def packed_here(weight: Any) -> Any:
+    """The same, but for processors with AVX-512, where it is packed for oneDNN."""
+    return in_panels(weight)
 
 
 def packed_int8(graph: Any, weight: Any) -> Any:
-    """The same of int8: (panels, words, 16, 4), with rows of k filled up to words of four."""
+    """Nodes that make panels of a weight of int8: (panels, words, 16, 4), rows of k filled up to words of
+    four."""
     n, k = weight.meta["val"].shape
     panels, words = -(-n // _COLUMNS), -(-k // 4)
     if n % _COLUMNS or k % 4:
@@ -261,12 +279,17 @@ def _added(graph: Any, target: Any, *args: Any) -> Any:
     return node
 
 
+STEPS = {in_panels: "in_panels", packed_here: "packed_here"}
+"""What the runtime does by itself (templates/weights.py), and its name for it."""
+
+
 # Targets of nodes, and how inductor lowers them. To see what a graph makes of tensors, they are called with
 # these, too.
 
 
-def layer_of_few_rows(x: Any, weight: Any, bias: Any, n: int) -> Any:
-    """(m, k) of float32 to (m, n). weight: as `packed` gives it; bias: (n) or None."""
+def layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
+    """(m, k) of float32 to (m, n). weight: as `in_panels` or `packed_here` gives it; bias: (n) or
+    None."""
     if isinstance(x, torch.Tensor):
         return x.new_empty(x.shape[0], n)
     if not _calls_c_functions():
@@ -274,24 +297,24 @@ def layer_of_few_rows(x: Any, weight: Any, bias: Any, n: int) -> Any:
         return _lowered(aten.mm, *factors) if bias is None else _lowered(aten.addmm, bias, *factors)
     given = [x, weight] if bias is None else [x, weight, bias]
     constants = (n,) if bias is not None else (None, n)
-    return _call("aoti_torch_cpu_precompiled_few_rows", given, constants, n, torch.float32)
+    return call_of(_FUNCTIONS, "aoti_torch_cpu_precompiled_panels", given, constants, n, torch.float32)
 
 
-def int8_layer_of_few_rows(x: Any, weight: Any, n: int) -> Any:
+def int8_layer(x: Any, weight: Any, n: int) -> Any:
     """(m, k) of uint8 to (m, n) of int32. weight: as `packed_int8` gives it."""
     if isinstance(x, torch.Tensor):
         return x.new_empty(x.shape[0], n, dtype=torch.int32)
     if not _calls_c_functions():
         return _lowered(aten._int_mm, x, _unpacked(weight, [0, 2, 1, 3], n, x.get_size()[1]))
-    return _call("aoti_torch_cpu_precompiled_few_rows_int8", [x, weight], (n,), n, torch.int32)
+    return call_of(_FUNCTIONS, "aoti_torch_cpu_precompiled_panels_int8", [x, weight], (n,), n, torch.int32)
 
 
 def _lowers_itself(target: Callable[..., Any]) -> None:
     target._inductor_lowering_function = True  # type: ignore[attr-defined]
 
 
-_lowers_itself(layer_of_few_rows)
-_lowers_itself(int8_layer_of_few_rows)
+_lowers_itself(layer)
+_lowers_itself(int8_layer)
 
 
 def _calls_c_functions() -> bool:
@@ -314,24 +337,3 @@ def _lowered(operator: Any, *args: Any, overload: str = "default") -> Any:
     from torch._inductor.lowering import lowerings
 
     return lowerings[getattr(operator, overload)](*args)
-
-
-def _call(name: str, given: Sequence[Any], constants: tuple[Any, ...], n: int, dtype: torch.dtype) -> Any:
-    from torch._inductor import ir
-
-    class Call(ir.ExternKernelAlloc):
-        """Of one of the functions."""
-
-        def codegen(self, wrapper: Any) -> None:
-            if _FUNCTIONS not in wrapper.header.getvalue():
-                wrapper.header.splice(_FUNCTIONS)
-            super().codegen(wrapper)
-
-        def apply_constraint(self) -> None:
-            pass
-
-    need = ir.ExternKernel.require_contiguous
-    inputs = [need(ir.ExternKernel.realize_input(each)) for each in given]
-    device, size = given[0].get_device(), [given[0].get_size()[0], n]
-    layout = ir.FixedLayout(device=device, dtype=dtype, size=size, stride=[n, 1])
-    return ir.TensorBox.create(Call(layout, inputs, constants, cpp_kernel_name=name))

@@ -1,4 +1,4 @@
-"""Layers of a few rows, by our own functions: any count of rows, sizes that fill no vector, any threads."""
+"""Layers by our own functions: any count of rows, sizes that fill no vector, any threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph, inductor
-from hatch_precompile.torch_internals.few_rows import MOST_ROWS
+from hatch_precompile.torch_internals.panels import FEW_ROWS
 from tests.support.graphs import OPERATORS
 
 CAPABILITIES = torch.cpu.get_capabilities()
@@ -75,16 +75,17 @@ class Rows(nn.Module):
 def test_any_count_of_rows_agrees_and_its_weights_are_packed_once(
     name: str, inner: int, outer: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    counts = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, MOST_ROWS]
-    more = MOST_ROWS + 1
+    counts, more = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, FEW_ROWS], [FEW_ROWS + 1, 200]
+    of = variant(name)
     torch.manual_seed(0)
     model = Rows(inner, outer)
-    inputs = [torch.randn(count, inner) for count in (*counts, more)]
-    call, _, steps = compiled(model, variant(name), *inputs)
-    assert steps.count("aten.contiguous.default") == 2
-    assert steps.count("mkldnn._reorder_linear_weight.default") == 2
+    inputs = [torch.randn(count, inner) for count in (*counts, *more)]
+    call, _, steps = compiled(model, of, *inputs)
+    others = "mkldnn._reorder_linear_weight.default" if of.has_avx512 else "packed_here"
+    assert sorted(steps) == sorted(["in_panels", others] * 2)
     answers, ran = products_of_onednn(call, capfd)
-    assert sorted(ran) == sorted([f"mb{more}ic{inner}oc{outer}", f"mb{more}ic{outer}oc{inner}"])
+    sizes = [f"mb{m}ic{k}oc{n}" for m in more for k, n in ((inner, outer), (outer, inner))]
+    assert sorted(ran) == (sorted(sizes) if CAPABILITIES.get("avx512_f") else [])
     with torch.no_grad():
         for one, other in zip(answers, model(*inputs), strict=True):
             torch.testing.assert_close(one, other)
@@ -106,7 +107,7 @@ def test_integers_are_exact(inner: int, outer: int) -> None:
     if not native.has_vnni:
         pytest.skip("this machine does not multiply int8")
     torch.manual_seed(0)
-    counts = [1, 2, 6, 15, 16, 17, 31, MOST_ROWS]
+    counts = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS]
     model = Integers(inner, outer)
     inputs = [torch.randint(0, 256, (count, inner), dtype=torch.uint8) for count in counts]
     call, graph, steps = compiled(model, native, *inputs)
@@ -138,20 +139,32 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(inductor, "_require_handles", refuse)
     torch.manual_seed(0)
     native = variant("native")
-    for model, x in (
+    cases: list[tuple[nn.Module, torch.Tensor]] = [
         (Rows(300, 137), torch.randn(5, 300)),
-        (Integers(300, 137), torch.randint(0, 256, (20, 300), dtype=torch.uint8)),
-    ):
+        (Rows(300, 137), torch.randn(50, 300)),
+    ]
+    if native.has_vnni:
+        cases.append((Integers(300, 137), torch.randint(0, 256, (20, 300), dtype=torch.uint8)))
+    for model, x in cases:
         call, graph, steps = compiled(model, native, x)
         assert graph.why_python == "no C++"
-        assert "aten.contiguous.default" in steps
+        assert "packed_here" not in steps
         with torch.no_grad():
             torch.testing.assert_close(list(call()), model(x))
 
 
-def test_rows_that_are_not_known_are_for_onednn() -> None:
+def test_rows_that_are_not_known_are_for_onednn_where_it_has_avx512(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The variant cannot tell, so that the processor is asked where the weights are packed."""
     torch.manual_seed(0)
-    model, x = Rows(256, 512), torch.randn(8, 256)
-    torch._dynamo.mark_dynamic(x, 0)
-    _, _, steps = compiled(model, variant("native"), x)
-    assert steps == ["mkldnn._reorder_linear_weight.default"] * 2
+    for has_avx512 in (False, True):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has=has_avx512: {"avx512_f": has})
+        model, x = Rows(256, 512), torch.randn(8, 256)
+        torch._dynamo.mark_dynamic(x, 0)
+        call, _, steps = compiled(model, variant("x86-64-v3"), x)
+        assert steps == ["packed_here"] * 2
+        (answer,), ran = products_of_onednn(call, capfd)
+        assert ran == (["mb8ic256oc512", "mb8ic512oc256"] if has_avx512 else [])
+        with torch.no_grad():
+            torch.testing.assert_close([answer], model(x))

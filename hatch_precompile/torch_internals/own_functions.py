@@ -1,0 +1,62 @@
+"""C++ functions of ours that are compiled into the library of a graph, and called there as torch's own are.
+
+Seen in torch 2.13.0 (torch/_inductor/ir.py: `ExternKernelAlloc`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["call_of", "has_known_sizes", "is_number", "is_turned"]
+
+
+def call_of(
+    source: str, name: str, given: Sequence[Any], constants: tuple[Any, ...], columns: Any, dtype: torch.dtype
+) -> Any:
+    """What a lowering returns for a call of one of the functions in `source`.
+
+    name: of the function, which takes the handles of the tensors, then the constants, and gives the handle of
+    a new one; given: tensors, which it gets contiguous, the first with as many rows as the result; columns,
+    dtype: of the result.
+    """
+    from torch._inductor import ir
+
+    class Call(ir.ExternKernelAlloc):
+        """The source comes once into each library."""
+
+        def codegen(self, wrapper: Any) -> None:
+            if source not in wrapper.header.getvalue():
+                wrapper.header.splice(source)
+            super().codegen(wrapper)
+
+        def apply_constraint(self) -> None:
+            pass
+
+    need = ir.ExternKernel.require_contiguous
+    inputs = [need(ir.ExternKernel.realize_input(each)) for each in given]
+    device, size = given[0].get_device(), [given[0].get_size()[0], columns]
+    layout = ir.FixedLayout(device=device, dtype=dtype, size=size, stride=[columns, 1])
+    return ir.TensorBox.create(Call(layout, inputs, constants, cpp_kernel_name=name))
+
+
+def has_known_sizes(w: Any) -> bool:
+    """Whether a matrix has sizes that are numbers, and something in it."""
+    sizes = w.get_size()
+    return all(map(is_number, sizes)) and min(sizes) >= 1
+
+
+def is_number(size: Any) -> bool:
+    return isinstance(size, int) or bool(size.is_number)
+
+
+def is_turned(w: Any) -> bool:
+    """Whether (k, n) is the transpose of what lies in memory, as that of a layer's weight is."""
+    from torch._inductor import ir
+
+    if not ir.is_storage_and_layout(w):
+        return False
+    _, layout = ir.as_storage_and_layout(w, freeze=False)
+    return isinstance(layout, ir.FixedLayout) and list(layout.stride) == [1, int(w.get_size()[0])]

@@ -1,0 +1,114 @@
+"""Products of int8 matrices where torch has no fast ones: exact for any sizes, signs and threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from hatch_precompile.config.variants import variants_for_this_machine
+from hatch_precompile.errors import ConfigError
+from hatch_precompile.torch_internals import integers
+from tests.support.graphs import load_graph, save_graph
+
+FUNCTION = b"aoti_torch_cpu_precompiled_int_mm"
+OTHERS = b"aoti_torch_cpu__int_mm"
+
+
+def requirements(name: str) -> tuple[str, ...]:
+    try:
+        (variant,) = variants_for_this_machine([name], torch.cpu.get_capabilities())
+    except ConfigError as error:
+        pytest.skip(str(error))
+    return variant.requires
+
+
+@pytest.fixture(params=["torch is slow", "torch is fast"])
+def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    fast = "true" if request.param == "torch is fast" else "false"
+    text = f"#define PRECOMPILED_INT8_IS_FAST {fast}\n{integers._FUNCTION}"
+    monkeypatch.setattr(integers, "_FUNCTION", text)
+    return str(request.param)
+
+
+def product(x, w):  # type: ignore[no-untyped-def]
+    return torch._int_mm(x, w.t())
+
+
+def numbers(m: int, k: int, n: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """With the largest and the smallest numbers among them, of which two products fill 16 bits."""
+    info = torch.iinfo(dtype)
+    x = torch.randint(info.min, info.max + 1, (m, k), dtype=dtype)
+    w = torch.randint(-128, 128, (n, k), dtype=torch.int8)
+    x[0], w[0] = info.max, -128
+    x[-1], w[-1] = info.min, -128
+    return {"x": x, "w": w}
+
+
+def exact(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return (x.double() @ w.double().t()).int()
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_any_count_of_rows_is_exact(tmp_path: Path, name: str, dtype: torch.dtype, processor: str) -> None:
+    torch.manual_seed(0)
+    counts = {"one": 1, "few": 5, "block": 6, "more": 7, "part": 47, "parts": 97}
+    several = {key: numbers(m, 300, 137, dtype)["x"] for key, m in counts.items()}
+    w = numbers(1, 300, 137, dtype)["w"]
+
+    def products(w, one, few, block, more, part, parts):  # type: ignore[no-untyped-def]
+        return [torch._int_mm(x, w.t()) for x in (one, few, block, more, part, parts)]
+
+    inputs = {"w": w, **several}
+    save_graph(tmp_path, products, inputs, requires=requirements(name))
+    for x, answer in zip(several.values(), load_graph(tmp_path)(**inputs), strict=True):
+        assert torch.equal(answer, exact(x, w))
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (15, 2), (16, 33), (17, 3), (64, 64), (1027, 31), (4096, 65)])
+def test_any_width_is_exact_for_any_threads(tmp_path: Path, k: int, n: int) -> None:
+    torch.manual_seed(0)
+    inputs = numbers(70, k, n, torch.int8)
+    save_graph(tmp_path, product, inputs, requires=requirements("x86-64-v3"))
+    call, threads = load_graph(tmp_path), torch.get_num_threads()
+    try:
+        for count in (1, 2, 7):
+            torch.set_num_threads(count)
+            (answer,) = call(**inputs)
+            assert torch.equal(answer, exact(**inputs))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_rows_that_are_not_known_and_none_at_all(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    inputs = numbers(9, 64, 32, torch.int8)
+    torch._dynamo.mark_dynamic(inputs["x"], 0)
+    save_graph(tmp_path, product, inputs, requires=requirements("x86-64-v3"))
+    call = load_graph(tmp_path)
+    for rows in (2, 3, 30, 500):
+        inputs = numbers(rows, 64, 32, torch.int8)
+        assert torch.equal(call(**inputs, size=rows)[0], exact(**inputs))
+
+
+def test_other_layouts_are_left_to_torch(tmp_path: Path) -> None:
+    def untransposed(x, w):  # type: ignore[no-untyped-def]
+        return torch._int_mm(x, w)
+
+    inputs = numbers(9, 64, 64, torch.int8)
+    save_graph(tmp_path, untransposed, inputs, requires=requirements("x86-64-v3"))
+    library = next(tmp_path.glob("files/*.so")).read_bytes()
+    assert FUNCTION not in library
+    assert torch.equal(load_graph(tmp_path)(**inputs)[0], exact(inputs["x"], inputs["w"].t()))
+
+
+@pytest.mark.parametrize("requires", [("sse", "sse2"), ("avx2", "fma3", "avx512_f", "avx512_vnni")])
+def test_variants_without_avx2_or_with_vnni_are_left_to_torch(
+    tmp_path: Path, requires: tuple[str, ...]
+) -> None:
+    with integers.int8_products_by_processor(requires):
+        from torch._inductor.lowering import lowerings
+
+        assert lowerings[torch.ops.aten._int_mm.default].__module__.startswith("torch.")
