@@ -45,11 +45,19 @@ def _against_eager(field: str) -> Callable[[Results], float]:
     return lambda ways: float(ways["wheel"][field] / ways["eager"][field])
 
 
+def _least(way: str, other: str) -> Callable[[Results], float]:
+    """Of the shortest calls of two ways, the ratio: what else the machine does is in the medians."""
+    return lambda ways: float(ways[way]["least_ms"] / ways[other]["least_ms"])
+
+
 def _against_torch_compile(ways: Results) -> float:
     # The warm one is measured as often as the wheel, in the same turns; the code it runs is the cold one's.
     jit = ways["fxcache"] if "steady_ms" in ways.get("fxcache", {}) else ways["cold"]
     return float(ways["wheel"]["steady_ms"] / jit["steady_ms"])
 
+
+_TRANSFORMERS = ("minilm", "minilm_16", "bert")
+_BESIDE_OTHERS = (*_TRANSFORMERS, "resnet", "llama")
 
 BUDGETS = (
     Budget("whole process to first output, against eager", 1.05, "x", _against_eager("process_s")),
@@ -81,6 +89,15 @@ BUDGETS = (
         models=("threads",),
     ),
     Budget("steady state per call, against torch.compile", 1.0, "x", _against_torch_compile),
+    *(
+        Budget(f"a call with fixed weights, {what}", limit, "x", _least(way, other), models)
+        for what, limit, way, other, models in (
+            ("against ONNX Runtime", 1.0, "wheel_fixed", "onnxruntime", _BESIDE_OTHERS),
+            ("against OpenVINO", 1.1, "wheel_fixed", "openvino", _BESIDE_OTHERS),
+            ("bfloat16, against OpenVINO's", 1.15, "wheel_medium", "openvino_bfloat16", _TRANSFORMERS),
+            ("int8, against ONNX Runtime's", 1.2, "wheel_int8", "onnxruntime_int8", _TRANSFORMERS),
+        )
+    ),
     Budget("resident memory, against eager", 1.05, "x", _against_eager("rss_mb")),
     Budget(
         "build, against the whole process of a cold torch.compile",
@@ -95,7 +112,7 @@ def judge(models: Mapping[str, Results]) -> Iterator[Verdict]:
     """Every budget for every model it holds for."""
     for budget in BUDGETS:
         for model, ways in models.items():
-            if model in budget.models if budget.models else model not in ("many", "threads"):
+            if (model in budget.models) if budget.models else model not in ("many", "threads"):
                 yield Verdict(budget.what, model, budget.limit, budget.unit, _value(budget, ways))
 
 

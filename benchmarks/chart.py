@@ -45,6 +45,7 @@ MODELS = {
     "minilm_16": "MiniLM, 16 sentences",
     "bert": "BERT-base",
     "resnet": "ResNet-50",
+    "llama": "a token of Llama",
 }
 
 TEXT = "#768390"

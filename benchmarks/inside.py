@@ -30,15 +30,16 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def steady_state(call: Callable[[], object]) -> float:
-    """Median seconds of a call, once warm: as many calls as fit a second, at least 20, at most 5000."""
+def steady_state(call: Callable[[], object]) -> tuple[float, float]:
+    """Median and least seconds of a call, once warm: as many calls as fit a second, at least 20, at most
+    5000."""
     for _ in range(WARMUP_CALLS):
         call()
     seconds: list[float] = []
     end = time.perf_counter() + STEADY_SECONDS
     while len(seconds) < 20 or (len(seconds) < STEADY_CALLS and time.perf_counter() < end):
         seconds.append(timed(call))
-    return statistics.median(seconds)
+    return statistics.median(seconds), min(seconds)
 
 
 def resident_mb() -> tuple[float, float]:

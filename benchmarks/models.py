@@ -58,6 +58,9 @@ MODELS: dict[str, BenchModel] = {
         "bench_resnet.model:make",
         requires=("transformers",),
     ),
+    "llama": BenchModel(
+        "bench_llama", "bench_llama.model:Step", "bench_llama.model:make", requires=("transformers",)
+    ),
 }
 
 MANY = BenchModel("bench_many", "bench_many.model:increment", None)

@@ -20,6 +20,7 @@ COLUMNS = {
     "after_model_s": ("after model s", ".3f"),
     "first_call_ms": ("first call ms", ".1f"),
     "steady_ms": ("steady ms", ".3f"),
+    "least_ms": ("least ms", ".3f"),
     "rss_mb": ("resident MB", ".0f"),
     "import_ms": ("import ms", ".1f"),
     "build_s": ("build s", ".1f"),

@@ -84,21 +84,29 @@ IN_PLACE void sums_of(Numbers left, Numbers right, int32_t* to, bool both) {
     else *to = _mm_cvtsi128_si32(sums);
 }
 // x: rows of int16, filled up with zeros; one, two: columns of k weights
+// Both products of a row: it is loaded once, as loads would be what takes longest.
+IN_PLACE void add(Numbers (&sums)[2], Numbers x, Numbers left, Numbers right) {
+    sums[0] = sums[0].plus(x.times(left));
+    sums[1] = sums[1].plus(x.times(right));
+}
 template <int... R>
 IN_PLACE void block_of(const int16_t* x, int64_t stride, const int8_t* one, const int8_t* two, int64_t k,
                        int32_t* out, int64_t n, bool both, std::integer_sequence<int, R...>) {
     const int64_t whole = k / STEP * STEP;
-    int8_t ends[2][STEP] = {};
-    std::memcpy(ends[0], one + whole, k - whole);
-    std::memcpy(ends[1], two + whole, k - whole);
-    Numbers left = Numbers::of(ends[0]), right = Numbers::of(ends[1]);
+    Numbers left{}, right{};
+    if (whole < k) {
+        int8_t ends[2][STEP] = {};
+        std::memcpy(ends[0], one + whole, k - whole);
+        std::memcpy(ends[1], two + whole, k - whole);
+        left = Numbers::of(ends[0]);
+        right = Numbers::of(ends[1]);
+    }
     Numbers sums[][2] = {{Numbers::of(x + R * stride + whole).times(left),
                           Numbers::of(x + R * stride + whole).times(right)}...};
     for (int64_t i = 0; i < whole; i += STEP) {
         left = Numbers::of(one + i);
         right = Numbers::of(two + i);
-        ((sums[R][0] = sums[R][0].plus(Numbers::of(x + R * stride + i).times(left)),
-          sums[R][1] = sums[R][1].plus(Numbers::of(x + R * stride + i).times(right))), ...);
+        (add(sums[R], Numbers::of(x + R * stride + i), left, right), ...);
     }
     (sums_of(sums[R][0], sums[R][1], out + R * n, both), ...);
 }
