@@ -36,6 +36,7 @@ __all__ = [
     "leave_untraced_code",
     "function_modes",
     "may_serve",
+    "packed_for_onednn",
     "pytree_children",
     "recompiles_log",
     "set_eval_frame",
@@ -104,6 +105,12 @@ def pytree_children(value: Any) -> list[tuple[str, Any]] | None:
         return None
     children, _ = node.flatten_fn(value)
     return [(f"_{index}", child) for index, child in enumerate(children)]
+
+
+def packed_for_onednn(weight: torch.Tensor) -> torch.Tensor:
+    """A layer's weight, (n, k), in the layout that oneDNN multiplies fastest on this processor."""
+    packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
+    return packed
 
 
 class StateGuard:

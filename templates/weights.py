@@ -15,7 +15,7 @@ import torch
 
 from .errors import raised_by_signal
 from .graphs import GraphFailed, taking_apart, undisturbed
-from .torch_private import leave_untraced, without_subclass_functions
+from .torch_private import leave_untraced, packed_for_onednn, without_subclass_functions
 
 __all__ = ["FixedWeights", "computed"]
 
@@ -57,8 +57,7 @@ def _packed_here(weight: torch.Tensor) -> torch.Tensor:
     """The same, or as oneDNN reads it: for a library whose variant is without AVX-512, on a processor that
     may have it. The function knows which it is given by the dimensions."""
     if torch.cpu.get_capabilities().get("avx512_f"):
-        packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
-        return packed
+        return packed_for_onednn(weight)
     return _in_panels(weight)
 
 
