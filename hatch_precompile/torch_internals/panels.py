@@ -250,17 +250,6 @@ AOTITorchError layer(AtenTensorHandle input, int64_t item, AtenTensorHandle weig
 """
 
 
-def in_panels(weight: Any) -> Any:
-    """What the runtime makes of a layer's weight, (n, k) of float32: (panels, k, 16), the last filled up."""
-    n, k = weight.shape
-    return weight.new_empty(-(-n // _COLUMNS), k, _COLUMNS)
-
-
-def packed_here(weight: Any) -> Any:
-    """The same, but for processors with AVX-512, where it is packed for oneDNN."""
-    return in_panels(weight)
-
-
 def packed_int8(graph: Any, weight: Any) -> Any:
     """Nodes that make panels of a weight of int8: (panels, words, 16, 4), rows of k filled up to words of
     four."""
@@ -279,12 +268,30 @@ def _added(graph: Any, target: Any, *args: Any) -> Any:
     return node
 
 
-STEPS = {in_panels: "in_panels", packed_here: "packed_here"}
-"""What the runtime does by itself (templates/weights.py), and its name for it."""
-
-
 # Targets of nodes, and how inductor lowers them. To see what a graph makes of tensors, they are called with
 # these, too.
+
+
+def in_panels(weight: Any) -> Any:
+    """(n, k) of float32 to (panels, k, 16), the last filled up. The runtime does it, but for a weight that
+    the graph itself makes, and returns."""
+    if isinstance(weight, torch.Tensor):
+        n, k = weight.shape
+        return weight.new_empty(-(-n // _COLUMNS), k, _COLUMNS)
+    n, k = map(int, weight.get_size())
+    if n % _COLUMNS:
+        weight = _lowered(aten.constant_pad_nd, weight, [0, 0, 0, -n % _COLUMNS])
+    split = _lowered(aten.view, weight, [-(-n // _COLUMNS), _COLUMNS, k])
+    return _lowered(aten.permute, split, [0, 2, 1])
+
+
+def packed_here(weight: Any) -> Any:
+    """The same, but that the runtime packs it for oneDNN where the processor has AVX-512."""
+    return in_panels(weight)
+
+
+STEPS = {in_panels: "in_panels", packed_here: "packed_here"}
+"""What the runtime does by itself (templates/weights.py), and its name for it."""
 
 
 def layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
@@ -313,8 +320,8 @@ def _lowers_itself(target: Callable[..., Any]) -> None:
     target._inductor_lowering_function = True  # type: ignore[attr-defined]
 
 
-_lowers_itself(layer)
-_lowers_itself(int8_layer)
+for _target in (in_panels, packed_here, layer, int8_layer):
+    _lowers_itself(_target)
 
 
 def _calls_c_functions() -> bool:

@@ -91,6 +91,32 @@ def test_any_count_of_rows_agrees_and_its_weights_are_packed_once(
             torch.testing.assert_close(one, other)
 
 
+class Deriving(nn.Module):
+    """Its layer's weight depends on weights alone, and is the caller's to change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(137, 300) / 300**0.5)
+        self.other = nn.Parameter(torch.randn(400, 137) / 137**0.5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        weight = self.weight * 2
+        return nn.functional.linear(nn.functional.linear(x, weight), self.other), weight
+
+
+@pytest.mark.parametrize("rows", [1, 5, 50])
+def test_a_weight_that_is_returned_is_packed_at_each_call(rows: int) -> None:
+    torch.manual_seed(0)
+    model, x = Deriving(), torch.randn(rows, 300)
+    call, _, steps = compiled(model, variant("x86-64-v3"), x)
+    assert steps == ["in_panels" if rows <= FEW_ROWS else "packed_here"]  # of the other
+    for _ in range(2):
+        answers = call()
+        with torch.no_grad():
+            torch.testing.assert_close(list(answers), list(model(x)), atol=1e-5, rtol=1e-5)
+            answers[1].zero_()
+
+
 class Integers(nn.Module):
     def __init__(self, inner: int, outer: int) -> None:
         super().__init__()
