@@ -82,7 +82,7 @@ def test_any_width_is_exact_for_any_threads(tmp_path: Path, k: int, n: int) -> N
         torch.set_num_threads(threads)
 
 
-def test_rows_that_are_not_known_and_none_at_all(tmp_path: Path) -> None:
+def test_rows_that_are_not_known(tmp_path: Path) -> None:
     torch.manual_seed(0)
     inputs = numbers(9, 64, 32, torch.int8)
     torch._dynamo.mark_dynamic(inputs["x"], 0)
@@ -105,9 +105,7 @@ def test_other_layouts_are_left_to_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("requires", [("sse", "sse2"), ("avx2", "fma3", "avx512_f", "avx512_vnni")])
-def test_variants_without_avx2_or_with_vnni_are_left_to_torch(
-    tmp_path: Path, requires: tuple[str, ...]
-) -> None:
+def test_variants_without_avx2_or_with_vnni_are_left_to_torch(requires: tuple[str, ...]) -> None:
     with integers.int8_products_by_processor(requires):
         from torch._inductor.lowering import lowerings
 
