@@ -63,6 +63,7 @@ from hatch_precompile.torch_internals import (
     is_torchs_own,
     resume_function,
     tracing_frames,
+    wants_fullgraph,
 )
 from hatch_precompile.torch_internals.guardtree import GuardNode, GuardRecorder
 
@@ -288,6 +289,8 @@ class _Session:
         except Exception as error:
             if self.failure is not None:
                 raise self.failure from None
+            if self.entrypoint.fullgraph and self.skipped:
+                raise self._left_uncompiled(label) from None
             raise CaptureError(_sample_failed(label, error)) from error
         self._require_whole(label)
         return sum(map(len, self.frames.values())) - before
@@ -300,20 +303,33 @@ class _Session:
         if self.failure is not None:
             raise self.failure
         if self.skipped and self.entrypoint.on_skip == "fail":
-            raise Unsupported(
-                f"{label}: torch.compile leaves a frame uncompiled",
-                "\n  ".join(
-                    f"{skipped.function} ({code.co_filename}:{code.co_firstlineno}): {skipped.reason}"
-                    for code, skipped in self.skipped.items()
-                ),
-                "Change the code so that torch.compile takes it whole, or name a smaller target. With "
-                'on-skip = "eager" it runs as Python, and what it calls is compiled.',
-            )
+            raise self._left_uncompiled(label)
         if not self.frames:
             reasons = "; ".join(graph_break_reasons()) or "it runs no tensor operation that can be compiled"
             raise CaptureError(
                 f"{label}: torch.compile captured nothing of {self.entrypoint.target}: {reasons}"
             )
+
+    def _left_uncompiled(self, label: str) -> Unsupported:
+        advice = "Change the code so that torch.compile takes it whole, or name a smaller target. "
+        if self.entrypoint.fullgraph:
+            what = "torch.compile breaks the graph of a frame, which fullgraph = true forbids"
+            advice += (
+                "Without fullgraph what is before the break and what is after it are graphs of their own."
+            )
+        else:
+            what = "torch.compile leaves a frame uncompiled"
+            advice += 'With on-skip = "eager" it runs as Python, and what it calls is compiled.'
+            if any(wants_fullgraph(skipped.reason) for skipped in self.skipped.values()):
+                advice += " With fullgraph = true the graph has what only data tells, too."
+        return Unsupported(
+            f"{label}: {what}",
+            "\n  ".join(
+                f"{skipped.function} ({code.co_filename}:{code.co_firstlineno}): {skipped.reason}"
+                for code, skipped in self.skipped.items()
+            ),
+            advice,
+        )
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
         name = f"sample {self.sample + 1}: {code.co_qualname}"

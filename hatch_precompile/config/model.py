@@ -169,6 +169,10 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """What happens with a function that torch.compile gives up on, such as one with a graph break in a loop:
     the build stops, or the function runs as Python and what it calls is compiled all the same."""
 
+    fullgraph: bool = False
+    """As in `torch.compile(fullgraph=True)`: a sample is one graph, with the numbers and sizes that only data
+    tells, as of `.item()` and `nonzero()`. What would break the graph stops the build."""
+
     options: dict[str, Any] = {}
     """Settings for inductor, as in `torch.compile(options=...)`. Those that a wheel rests on, such as
     `cpp_wrapper` or `freezing`, are the build's own and refused."""
@@ -292,6 +296,8 @@ def _entrypoint(table: dict[str, object], path: str) -> Entrypoint:
     shapes = _dynamic_shapes(table.get("dynamic-shapes", {}), f"{path}.dynamic-shapes")
     mode = _mode(table.get("mode", "no_grad"), f"{path}.mode")
     entrypoint = read_struct(Entrypoint, table, path, dynamic_shapes=shapes, mode=mode)
+    if entrypoint.fullgraph and entrypoint.on_skip == "eager":
+        raise ConfigError(f'{path}.on-skip: expected "fail" beside fullgraph = true, got "eager"')
     check_options(entrypoint.options, f"{path}.options")
     file = (entrypoint.samples or "").removeprefix("recorded:")
     if file != entrypoint.samples and (PurePath(file).is_absolute() or file.startswith("{")):

@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -124,20 +125,21 @@ def find_target(entrypoint: Entrypoint, owner: Any = None) -> Target:
     Raises CaptureError naming the key.
     """
     declared = find_declared(entrypoint)
+    compiled = partial(torch.compile, fullgraph=entrypoint.fullgraph)
     if declared.kind == "module class":
         instance = owner if owner is not None else _instance(entrypoint, declared.value)
         return Target(
             "module class",
             instance,
             inspect.signature(instance.forward),
-            lambda backend: torch.compile(_uncompiled(instance), backend=backend),
+            lambda backend: compiled(_uncompiled(instance), backend=backend),
         )
     call = declared.value
     if declared.kind == "method" and not declared.bare:
         on = owner if owner is not None else _instance(entrypoint, declared.owner)
         call = getattr(on, declared.attribute)
     return Target(
-        declared.kind, call, inspect.signature(call), lambda backend: torch.compile(call, backend=backend)
+        declared.kind, call, inspect.signature(call), lambda backend: compiled(call, backend=backend)
     )
 
 

@@ -25,6 +25,7 @@ from hatch_precompile.torch_internals.dynamo import (
     relational_guards,
     resume_function,
     tracing_frames,
+    wants_fullgraph,
 )
 from hatch_precompile.torch_internals.folding_results import Call, Folded, Obstacle
 from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
@@ -56,4 +57,5 @@ __all__ = [
     "relational_guards",
     "resume_function",
     "tracing_frames",
+    "wants_fullgraph",
 ]

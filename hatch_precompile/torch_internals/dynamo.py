@@ -37,10 +37,16 @@ __all__ = [
     "relational_guards",
     "resume_function",
     "tracing_frames",
+    "wants_fullgraph",
 ]
 
 NO_OPERATIONS = "No ops traced for the FX graph"
 """In dynamo's reason for giving up on a frame: there is nothing in it to compile."""
+
+_TAKEN_WITH_FULLGRAPH = re.compile(
+    r"Tensor\.item\(\) call with capture_scalar_outputs=False|Data dependent operator"
+    r"|Dynamic shape operator(?! \(no meta kernel\))"
+)
 
 
 @dataclass
@@ -218,6 +224,11 @@ def _in_a_line(reason: str) -> str:
     words = "; ".join(dict.fromkeys(head for head in reversed(heads) if head)) or "no reason given"
     line = last_line(reason.partition("from user code:")[2])
     return f"{words}, at {line}" if line else words
+
+
+def wants_fullgraph(reason: str) -> bool:
+    """Whether dynamo gave up at a number or a size that only data tells, which fullgraph=True traces."""
+    return _TAKEN_WITH_FULLGRAPH.search(reason) is not None
 
 
 def last_line(stack: str) -> str:

@@ -62,6 +62,8 @@ class TestWarn:
         "local": "has no name that another process could find it by",
         "made": "has no name that another process could find it by",
         "looping": "sample 1/1: torch.compile leaves a frame uncompiled",
+        "printing": "sample 1/1: torch.compile breaks the graph of a frame, which fullgraph = true forbids",
+        "deciding": "sample 1/1: torch.compile leaves a frame uncompiled",
         "startless": 'on-miss = "compile", but of broken.models:calling itself nothing was compiled',
         "otherwise": "fine is under a torch.compile of the package's own, with another backend than inductor",
         "torchs": 'target = "broken.models:Linear" is code of torch itself; name a module',
@@ -82,6 +84,8 @@ class TestWarn:
             entrypoint("Local"),
             entrypoint("Made"),
             entrypoint("looping"),
+            entrypoint("printing", fullgraph=True),
+            entrypoint("deciding"),
             entrypoint("calling", name="startless", **{"on-skip": "eager", "on-miss": "compile"}),
             entrypoint("otherwise", **{"on-skip": "eager"}),
             entrypoint("Linear", name="torchs"),
@@ -114,6 +118,15 @@ class TestWarn:
         assert "graph break in loop; Failed to trace builtin operator, at models.py:" in said["looping"]
         assert "Change the code so that torch.compile takes it whole" in said["looping"]
         assert 'With on-skip = "eager" it runs as Python, and what it calls is compiled.' in said["looping"]
+
+    def test_what_breaks_the_one_graph_is_named(self, said: dict[str, str]) -> None:
+        assert "printing (" in said["printing"]
+        assert "Failed to trace builtin operator, at models.py:" in said["printing"]
+        assert "Without fullgraph what is before the break" in said["printing"]
+
+    def test_fullgraph_is_advised_where_it_helps(self, said: dict[str, str]) -> None:
+        assert "With fullgraph = true the graph has what only data tells, too." in said["deciding"]
+        assert "fullgraph" not in said["looping"]
 
     def test_what_a_miss_cannot_start_from_is_named(self, said: dict[str, str]) -> None:
         assert "calling: graph break in loop" in said["startless"]

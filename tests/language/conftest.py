@@ -27,6 +27,12 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "dynamic-numbers": ["factor", "places"],
     },
     {
+        "target": "programs.shapes:counted_in_one_graph",
+        "name": "in_one_graph",
+        "samples": "programs.shapes:in_one_graph_samples",
+        "fullgraph": True,
+    },
+    {
         "target": "programs.modules:Mixed",
         "name": "mixed",
         "instance": "programs.modules:mixed",

@@ -85,8 +85,10 @@ class TestDynamicShapes:
         assert set(self.CASES) == set(shapes.PROGRAMS)
 
 
-def test_sizes_and_numbers_that_only_the_data_tells(programs: Site) -> None:
-    seen = programs.play("language.sizes_and_numbers_in_data")
+@pytest.mark.parametrize("name", ["counted", "in_one_graph"])
+def test_sizes_and_numbers_that_only_the_data_tells(programs: Site, name: str) -> None:
+    """With dynamo's settings made where the samples are, and with fullgraph = true."""
+    seen = programs.play("language.sizes_and_numbers_in_data", name=name)
     assert seen == {"same": [True] * 3, "hits": 3, "misses": 0, "imported": []}
 
 

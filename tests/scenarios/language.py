@@ -69,17 +69,21 @@ def explanations_of_one_tensor_in_two_places() -> list[list[str]]:
     return [[report["reason"], report["remedy"]] for report in reports]
 
 
-def sizes_and_numbers_in_data() -> dict[str, Any]:
+def sizes_and_numbers_in_data(name: str) -> dict[str, Any]:
+    call, numbers, factor, offset = {
+        "counted": (shapes.counted, (2.5, 3), 2.5, 3),
+        "in_one_graph": (shapes.counted_in_one_graph, (), 1.0, 0),
+    }[name]
     same = []
     for values in ([1.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0]):
-        ours = observed(shapes.counted, torch.tensor(values), 2.5, 3)[0]
+        ours = observed(call, torch.tensor(values), *numbers)[0]
         with torch.no_grad():
             x = torch.tensor(values)
-            eager = plain((x.nonzero() * 2, x * (x.sum().item() * 2.5) + 3))
+            eager = plain((x.nonzero() * 2, x * (x.sum().item() * factor) + offset))
         # Strides along a dimension of one are nobody's business, and differ under torch.compile too.
         ours[1][2] = eager[1][2] = None
         same.append(close(ours, eager))
-    return {"same": same, "hits": hits("counted"), "misses": misses("counted"), "imported": imported()}
+    return {"same": same, "hits": hits(name), "misses": misses(name), "imported": imported()}
 
 
 def calls_with_numbers(cases: list[tuple[Any, Any]]) -> dict[str, Any]:

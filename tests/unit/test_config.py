@@ -86,6 +86,7 @@ def test_every_key_is_read() -> None:
         float32-matmul-precision = "medium"
         activate = "compile"
         on-miss = "error"
+        fullgraph = true
         options = { max_autotune = false }
     """)
     assert config == Config(
@@ -108,6 +109,7 @@ def test_every_key_is_read() -> None:
                 float32_matmul_precision="medium",
                 activate="compile",
                 on_miss="error",
+                fullgraph=True,
                 options={"max_autotune": False},
             ),
         ),
@@ -392,6 +394,11 @@ class TestErrors:
             (
                 {"workload": "textmodel.use:it"},
                 "workload: expected either samples or workload, got both",
+            ),
+            ({"fullgraph": "yes"}, 'fullgraph: expected true or false, got "yes"'),
+            (
+                {"fullgraph": True, "on-skip": "eager"},
+                'on-skip: expected "fail" beside fullgraph = true, got "eager"',
             ),
             ({"options": "max-autotune"}, 'options: expected a table, got "max-autotune"'),
             (

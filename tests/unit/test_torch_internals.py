@@ -252,6 +252,48 @@ class TestTracing:
         assert torch_internals.graph_break_reasons() == []
 
 
+class TestFullgraph:
+    """Dynamo's words for what it gives up on, and takes into the graph with fullgraph=True."""
+
+    @staticmethod
+    def number(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = x * x.sum().item()
+        return x
+
+    @staticmethod
+    def numbers(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = x * sum(x.int().tolist())
+        return x
+
+    @staticmethod
+    def size(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = x + x.nonzero().sum()
+        return x
+
+    @staticmethod
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = x.sin() if x.sum() > 0 else x.cos()
+        return x
+
+    @pytest.mark.parametrize(
+        ("name", "wanted"), [("number", True), ("numbers", True), ("size", True), ("branch", False)]
+    )
+    def test_it_is_wanted_for_what_only_data_tells(self, name: str, wanted: bool) -> None:
+        torch._dynamo.reset()
+        reasons: list[str] = []
+        function = getattr(self, name)
+        with torch_internals.tracing_frames(lambda _: None, lambda _, reason: reasons.append(reason)):
+            torch.compile(function, backend="eager")(torch.ones(3))
+        assert [torch_internals.wants_fullgraph(reason) for reason in reasons] == [wanted]
+        if wanted:
+            torch._dynamo.reset()  # that it was skipped
+            torch.compile(function, backend="eager", fullgraph=True)(torch.ones(3))
+
+
 class TestFolding:
     """Where dynamo takes something for constant. What it then is, tests/inputs shows."""
 

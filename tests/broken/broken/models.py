@@ -92,6 +92,20 @@ def looping(x):
     return x
 
 
+def printing(x):
+    """A graph break: what is before it and what is after it are graphs."""
+    y = torch.sin(x)
+    print("here")
+    return torch.cos(y)
+
+
+def deciding(x):
+    """A graph break in a loop, at a number that only data tells."""
+    for _ in range(2):
+        x = x + x.sum().item()
+    return x
+
+
 def calling(x):
     for _ in range(2):
         x = fine(x)

@@ -56,6 +56,15 @@ def counted_samples():
     return [(torch.tensor([0.0, 1.0, 0.0, 3.0]), 2.5, 3)]
 
 
+def counted_in_one_graph(x):
+    chosen = x.nonzero()
+    return chosen * 2, x * x.sum().item()
+
+
+def in_one_graph_samples():
+    return [(torch.tensor([0.0, 1.0, 0.0, 3.0]),)]
+
+
 def bucket(kind, x):
     """One entry for each kind, all with the same graph."""
     return x * 2 + (kind - kind)
