@@ -117,6 +117,30 @@ def test_a_weight_that_is_returned_is_packed_at_each_call(rows: int) -> None:
             answers[1].zero_()
 
 
+class Choosing(nn.Module):
+    """Only data tells how many rows its layer has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(300, 137)
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.relu(self.layer(x[x[:, 0] > 0]))]
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+def test_there_may_be_no_rows(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = Choosing(), torch.randn(50, 300)
+    call, _, steps = compiled(model, variant(name), x)
+    assert steps
+    for chosen in (50, 1, 0, 33, 0):
+        x[:, 0] = -1
+        x[:chosen, 0] = 1
+        with torch.no_grad():
+            torch.testing.assert_close(call()[0], model(x)[0])
+
+
 class Integers(nn.Module):
     def __init__(self, inner: int, outer: int) -> None:
         super().__init__()
