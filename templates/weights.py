@@ -2,7 +2,7 @@
 
 The instance does not know of it. What was computed is kept beside its weights for as long as all of them
 live, and holds for these very tensors: another parameter, another version of one, or another memory is
-noticed at the next call. The plan is made by hatch_precompile/torch_internals/weights.py.
+noticed at the next call. The plan is made by hatch_precompile/torch_internals/layers/weights.py.
 """
 
 from __future__ import annotations

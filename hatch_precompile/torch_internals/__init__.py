@@ -27,7 +27,7 @@ from hatch_precompile.torch_internals.dynamo import (
     tracing_frames,
     wants_fullgraph,
 )
-from hatch_precompile.torch_internals.folding_results import Call, Folded, Obstacle
+from hatch_precompile.torch_internals.folding.results import Call, Folded, Obstacle
 from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.settings import Numbers, capture_settings, compiler_settings
 

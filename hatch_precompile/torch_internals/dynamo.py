@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.folding import watching_folding
-from hatch_precompile.torch_internals.folding_calls import assumed_constants
-from hatch_precompile.torch_internals.folding_results import Folded, folded_in
+from hatch_precompile.torch_internals.folding.calls import assumed_constants
+from hatch_precompile.torch_internals.folding.results import Folded, folded_in
+from hatch_precompile.torch_internals.folding.watching import watching_folding
 
 __all__ = [
     "NO_OPERATIONS",

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from hatch_precompile.torch_internals.linear import linear_layers_by_processor
+from hatch_precompile.torch_internals.layers.linear import linear_layers_by_processor
 from hatch_precompile.torch_internals.parallel_regions import regions_for_any_threads
 
 __all__ = ["capture_settings", "compiler_settings"]

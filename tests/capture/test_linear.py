@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from hatch_precompile.torch_internals import linear
+from hatch_precompile.torch_internals.layers import linear
 from tests.support.graphs import load_graph, save_graph
 
 pytestmark = pytest.mark.skipif(

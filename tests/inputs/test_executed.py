@@ -17,7 +17,7 @@ import sympy
 import torch
 
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import folding_executed
+from hatch_precompile.torch_internals.folding import executed as watching
 from hatch_precompile.wheel.shim import with_shim
 from tests.inputs import absent, executed, things
 from tests.inputs.capturing import captured
@@ -115,10 +115,10 @@ def test_the_wrappers_of_dynamo_around_a_module_are_no_change(monkeypatch: pytes
 
 
 def test_a_program_in_a_folder_with_a_librarys_name_is_watched() -> None:
-    watched = folding_executed._is_programs
+    watched = watching._is_programs
     assert watched(str(Path.home() / "numpy" / "program.py"))
     assert not watched(sympy.__file__)
-    assert not watched(str(Path(folding_executed.__file__)))
+    assert not watched(str(Path(watching.__file__)))
 
 
 def test_a_table_that_such_code_reads_counts_with_its_file(monkeypatch: pytest.MonkeyPatch) -> None:

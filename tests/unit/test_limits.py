@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LIMITS = (ROOT / "docs/limits.md").read_text()
 SOURCES = [
-    *sorted((ROOT / "hatch_precompile/torch_internals").glob("*.py")),
+    *sorted((ROOT / "hatch_precompile/torch_internals").rglob("*.py")),
     ROOT / "hatch_precompile/capture/session.py",
     *sorted((ROOT / "hatch_precompile/lower").rglob("*.py")),
 ]

@@ -36,7 +36,7 @@ from hatch_precompile.errors import ConfigError, Unsupported
 from hatch_precompile.lower.guards.leaves import _LEAVES as LEAVES
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import libraries, operators, pytrees, vectors
-from hatch_precompile.torch_internals.folding import watching_folding
+from hatch_precompile.torch_internals.folding.watching import watching_folding
 from hatch_precompile.torch_internals.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
 

@@ -9,7 +9,7 @@ import torch
 
 from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.torch_internals import integers
+from hatch_precompile.torch_internals.layers import integers
 from tests.support.graphs import load_graph, save_graph
 
 FUNCTION = b"aoti_torch_cpu_precompiled_int_mm"

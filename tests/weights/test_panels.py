@@ -13,7 +13,7 @@ from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph, inductor
-from hatch_precompile.torch_internals.panels import FEW_ROWS
+from hatch_precompile.torch_internals.layers.panels import FEW_ROWS
 from tests.support.graphs import OPERATORS
 
 CAPABILITIES = torch.cpu.get_capabilities()

@@ -1,7 +1,7 @@
 """Everything an entry depends on: the table that docs/inputs.md is made from.
 
 Guards cover what dynamo takes for variable. The rest it takes for constant, and most of that is so in one
-process only. The places where dynamo does so are watched in torch_internals/folding.py; records.py
+process only. The places where dynamo does so are watched in torch_internals/folding/watching.py; records.py
 writes a record for each thing, and templates/inputs.py compares it.
 """
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import hatch_precompile
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.folding_results import folded, in_the_library, of_torch
+from hatch_precompile.torch_internals.folding.results import folded, in_the_library, of_torch
 
 __all__ = ["watch_executed"]
 

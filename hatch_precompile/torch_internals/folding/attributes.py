@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from hatch_precompile.torch_internals.folding_results import constants, folded, of_torch
+from hatch_precompile.torch_internals.folding.results import constants, folded, of_torch
 
 __all__ = ["watch_attributes"]
 

@@ -15,17 +15,17 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.own_functions import call_of
+from hatch_precompile.torch_internals.layers.own_functions import call_of
 
-__all__ = ["FEW_ROWS", "STEPS", "in_panels", "int8_layer", "layer", "packed_here", "packed_int8"]
+__all__ = ["COLUMNS", "FEW_ROWS", "STEPS", "in_panels", "int8_layer", "layer", "packed_here"]
 
 aten = torch.ops.aten
 
 FEW_ROWS = 32
 """At that many, the two were about equal on Zen 4; at 64, oneDNN was as fast or faster."""
 
-# The columns that one vector of AVX-512 has, or two of AVX2: a panel.
-_COLUMNS = 16
+COLUMNS = 16
+"""That one vector of AVX-512 has, or two of AVX2: a panel."""
 
 # Rows and weights are read by words of four bytes: a float32, or four int8. Weights: for each panel, for each
 # word of a row, that of each column. The rows are copied: so those which are read together do not fall on
@@ -250,24 +250,6 @@ AOTITorchError layer(AtenTensorHandle input, int64_t item, AtenTensorHandle weig
 """
 
 
-def packed_int8(graph: Any, weight: Any) -> Any:
-    """Nodes that make panels of a weight of int8: (panels, words, 16, 4), rows of k filled up to words of
-    four."""
-    n, k = weight.meta["val"].shape
-    panels, words = -(-n // _COLUMNS), -(-k // 4)
-    if n % _COLUMNS or k % 4:
-        weight = _added(graph, aten.constant_pad_nd.default, weight, [0, -k % 4, 0, -n % _COLUMNS])
-    split = _added(graph, aten.view.default, weight, [panels, _COLUMNS, words, 4])
-    turned = _added(graph, aten.permute.default, split, [0, 2, 1, 3])
-    return _added(graph, aten.contiguous.default, turned)
-
-
-def _added(graph: Any, target: Any, *args: Any) -> Any:
-    node = graph.call_function(target, args)
-    node.meta["val"] = target(*torch.fx.map_arg(args, lambda each: each.meta["val"]))
-    return node
-
-
 # Targets of nodes, and how inductor lowers them. To see what a graph makes of tensors, they are called with
 # these, too.
 
@@ -277,11 +259,11 @@ def in_panels(weight: Any) -> Any:
     the graph itself makes, and returns."""
     if isinstance(weight, torch.Tensor):
         n, k = weight.shape
-        return weight.new_empty(-(-n // _COLUMNS), k, _COLUMNS)
+        return weight.new_empty(-(-n // COLUMNS), k, COLUMNS)
     n, k = map(int, weight.get_size())
-    if n % _COLUMNS:
-        weight = _lowered(aten.constant_pad_nd, weight, [0, 0, 0, -n % _COLUMNS])
-    split = _lowered(aten.view, weight, [-(-n // _COLUMNS), _COLUMNS, k])
+    if n % COLUMNS:
+        weight = _lowered(aten.constant_pad_nd, weight, [0, 0, 0, -n % COLUMNS])
+    split = _lowered(aten.view, weight, [-(-n // COLUMNS), COLUMNS, k])
     return _lowered(aten.permute, split, [0, 2, 1])
 
 
@@ -334,7 +316,7 @@ def _calls_c_functions() -> bool:
 def _unpacked(weight: Any, order: list[int], n: int, k: int) -> Any:
     """Panels as what they were made of, turned: (k, n)."""
     turned = _lowered(aten.permute, weight, order)
-    whole = _lowered(aten.view, turned, [-(-n // _COLUMNS) * _COLUMNS, -1])
+    whole = _lowered(aten.view, turned, [-(-n // COLUMNS) * COLUMNS, -1])
     for dimension, size in enumerate((n, k)):
         whole = _lowered(aten.slice, whole, dimension, 0, size, overload="Tensor")
     return _lowered(aten.permute, whole, [1, 0])

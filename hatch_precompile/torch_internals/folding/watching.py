@@ -19,15 +19,15 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.torch_internals.folding_attributes import watch_attributes
-from hatch_precompile.torch_internals.folding_calls import watch_calls
-from hatch_precompile.torch_internals.folding_executed import watch_executed
-from hatch_precompile.torch_internals.folding_results import (
+from hatch_precompile.torch_internals.folding.attributes import watch_attributes
+from hatch_precompile.torch_internals.folding.calls import watch_calls
+from hatch_precompile.torch_internals.folding.executed import watch_executed
+from hatch_precompile.torch_internals.folding.results import (
     folded,
     stop,
     where,
 )
-from hatch_precompile.torch_internals.folding_values import watch_values
+from hatch_precompile.torch_internals.folding.values import watch_values
 
 __all__ = ["watching_folding"]
 

@@ -1,4 +1,4 @@
-"""What one trace rests on besides its guards; torch_internals/folding.py fills it in while dynamo traces."""
+"""What one trace rests on besides its guards; filled in while dynamo traces."""
 
 from __future__ import annotations
 

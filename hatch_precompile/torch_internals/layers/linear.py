@@ -18,7 +18,12 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.own_functions import call_of, has_known_sizes, is_number, is_turned
+from hatch_precompile.torch_internals.layers.own_functions import (
+    call_of,
+    has_known_sizes,
+    is_number,
+    is_turned,
+)
 
 __all__ = ["linear_layers_by_processor"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.folding_results import (
+from hatch_precompile.torch_internals.folding.results import (
     folded,
     in_the_library,
     of_torch,

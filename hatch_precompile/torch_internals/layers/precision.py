@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from hatch_precompile.torch_internals.panels import int8_layer
+from hatch_precompile.torch_internals.layers.panels import int8_layer
 
 __all__ = ["multiplied_as", "narrow_layers", "narrowed"]
 

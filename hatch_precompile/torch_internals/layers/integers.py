@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.own_functions import call_of, has_known_sizes, is_turned
+from hatch_precompile.torch_internals.layers.own_functions import call_of, has_known_sizes, is_turned
 
 __all__ = ["int8_products_by_processor"]
 

@@ -1,0 +1,331 @@
+"""Layers whose weights are fixed: these are packed, for oneDNN or for our own functions.
+
+Seen in torch 2.13.0 (torch/_inductor/fx_passes/mkldnn_fusion.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from hatch_precompile.torch_internals.layers import panels
+from hatch_precompile.torch_internals.layers.precision import narrowed
+from hatch_precompile.torch_internals.layers.steps import CAST, added, depends_on, is_dense, returned
+
+__all__ = ["Packing", "pack_layers"]
+
+aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
+
+# Multiplications of a layer from which packing its weights makes up for oneDNN's set-up, and the rows of one
+# whose number of rows is not known.
+_WORTH_PACKING = 1 << 20
+_ROWS = 16
+# Numbers of a weight from which panels are worth it.
+_WORTH_PANELS = 1 << 14
+
+
+@dataclass(frozen=True)
+class Packing:
+    """has_bfloat16: whether layers of bfloat16 are packed; has_fma, has_vnni: whether those of a few rows
+    are ours, of float32 and of int8; has_avx512: whether those of more rows are not, but for int8; narrow:
+    whether those of float32 become such of bfloat16."""
+
+    has_bfloat16: bool
+    has_fma: bool
+    has_avx512: bool
+    has_vnni: bool
+    narrow: bool
+
+    def takes(self, *dtypes: torch.dtype) -> bool:
+        return set(dtypes) == {torch.float32} or (self.has_bfloat16 and set(dtypes) == {torch.bfloat16})
+
+    def is_ours(self, x: Any) -> bool:
+        """Whether layers of this input are for our own functions."""
+        dtype = x.meta["val"].dtype
+        if dtype == torch.uint8:
+            return self.has_vnni and _has_few_rows(x)
+        ours = dtype == torch.float32 and self.has_fma and not self.narrow
+        return ours and (not self.has_avx512 or _has_few_rows(x))
+
+    def is_worth(self, x: Any, *weights: Any) -> bool:
+        """Whether packing them makes up for what it costs at each call."""
+        numel = sum(weight.meta["val"].numel() for weight in weights)
+        if self.is_ours(x):
+            return bool(numel >= _WORTH_PANELS)
+        rows = x.meta["val"].shape[0]
+        return bool((rows if isinstance(rows, int) else _ROWS) * numel >= _WORTH_PACKING)
+
+
+def pack_layers(graph: Any, fixed: set[Any], packing: Packing) -> None:
+    """Pack the weights of layers. For oneDNN, inductor's own patterns then fuse what follows them."""
+    _join_layers(graph, fixed, packing)
+    for node in list(graph.nodes):
+        if node.target is aten.convolution.default:
+            _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
+        elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
+            _pack_linear(graph, node, fixed, packing)
+        elif node.target is aten._int_mm.default:
+            _pack_int8(graph, node, fixed, packing)
+
+
+def _has_few_rows(x: Any) -> bool:
+    rows = x.meta["val"].shape[0]
+    return isinstance(rows, int) and rows <= panels.FEW_ROWS
+
+
+def _linear(node: Any) -> tuple[Any, Any, Any]:
+    """Bias, input and weight, as a layer has it, of a product; each None where there is none."""
+    bias, x, turned = node.args if node.target is aten.addmm.default else (None, *node.args)
+    return bias, x, turned.args[0] if turned.target in (aten.permute.default, aten.t.default) else None
+
+
+def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
+    bias, x, weight = _linear(node)
+    if weight is None or not depends_on(weight, fixed) or not _is_layer(bias, x, weight, packing):
+        return
+    if not packing.is_worth(x, weight):
+        return
+    narrow = packing.narrow and weight.meta["val"].dtype == torch.float32
+    if packing.is_ours(x):
+        with graph.inserting_before(node):
+            packed = added(graph, panels.in_panels if _has_few_rows(x) else panels.packed_here, weight)
+            columns = weight.meta["val"].shape[0]
+            layer = graph.call_function(panels.layer, (x, packed, bias, columns))
+            layer.meta.update(node.meta)
+        node.replace_all_uses_with(layer)
+        graph.erase_node(node)
+        return
+    with graph.inserting_before(node):
+        if narrow:
+            weight = added(graph, CAST, weight, torch.bfloat16)
+        packed = graph.call_function(mkldnn._reorder_linear_weight.default, (weight,))
+        packed.meta["val"] = weight.meta["val"]
+        layer = graph.call_function(mkldnn._linear_pointwise.default, (x, packed, bias, "none", [], ""))
+        layer.meta.update(node.meta)
+    node.replace_all_uses_with(layer)
+    graph.erase_node(node)
+    layer = _without_reshapes(graph, layer)
+    if narrow:
+        narrowed(graph, layer, 0)
+
+
+def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
+    _, x, weight = _linear(node)
+    if weight is None or not packing.is_ours(x) or not depends_on(weight, fixed):
+        return
+    base = weight.meta["val"]
+    if base.dtype != torch.int8 or not base.is_contiguous() or min(base.shape) < 1:
+        return
+    with graph.inserting_before(node):
+        packed = _in_panels_of_int8(graph, weight)
+        layer = graph.call_function(panels.int8_layer, (x, packed, base.shape[0]))
+        layer.meta.update(node.meta)
+    node.replace_all_uses_with(layer)
+    graph.erase_node(node)
+
+
+def _in_panels_of_int8(graph: Any, weight: Any) -> Any:
+    """Nodes that make panels of a weight of int8: (panels, words, 16, 4), rows of k filled up to words of
+    four."""
+    n, k = weight.meta["val"].shape
+    number, words = -(-n // panels.COLUMNS), -(-k // 4)
+    if n % panels.COLUMNS or k % 4:
+        weight = added(graph, aten.constant_pad_nd.default, weight, [0, -k % 4, 0, -n % panels.COLUMNS])
+    split = added(graph, aten.view.default, weight, [number, panels.COLUMNS, words, 4])
+    turned = added(graph, aten.permute.default, split, [0, 2, 1, 3])
+    return added(graph, aten.contiguous.default, turned)
+
+
+def _is_layer(bias: Any, x: Any, weight: Any, packing: Packing) -> bool:
+    value, base = x.meta["val"], weight.meta["val"]
+    if not packing.takes(base.dtype, value.dtype) or not base.is_contiguous():
+        return False
+    if min(base.shape) < 1 or value.device.type != "cpu":
+        return False
+    return bias is None or (is_dense(bias.meta["val"]) and bias.meta["val"].shape == base.shape[:1])
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """A layer whose result is split into heads and used in no other way: query, key or value.
+
+    chain: the product and the reshapes after it, the last of which has (..., heads, size of a head)
+    """
+
+    x: Any
+    weight: Any
+    bias: Any
+    chain: tuple[Any, ...]
+
+    @property
+    def number(self) -> int:
+        heads: int = self.chain[-1].meta["val"].shape[-2]
+        return heads
+
+
+def _join_layers(graph: Any, fixed: set[Any], packing: Packing) -> None:
+    """Have query, key and value of one input be one layer: of few rows, setting up each is what it costs."""
+    groups: dict[tuple[Any, ...], list[_Heads]] = {}
+    answers = returned(graph)  # these have memory and strides of its own, as in eager code
+    for node in graph.nodes:
+        if node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
+            layer = _split_into_heads(node, fixed, packing)
+            if layer is not None and answers.isdisjoint(layer.chain):
+                *rows, _, size = layer.chain[-1].meta["val"].shape
+                base = layer.x.args[0] if layer.x.target in _RESHAPES else layer.x
+                # Sizes by their words: symbolic ones cannot be hashed.
+                groups.setdefault((base, layer.bias is None, str(rows), size), []).append(layer)
+    for layers in groups.values():
+        weights = [layer.weight for layer in layers]
+        if len(layers) > 1 and packing.is_worth(layers[0].x, *weights):
+            _join(graph, layers)
+
+
+def _split_into_heads(node: Any, fixed: set[Any], packing: Packing) -> _Heads | None:
+    bias, x, weight = _linear(node)
+    if weight not in fixed or (bias is not None and bias not in fixed):
+        return None
+    chain = [node]
+    while len(chain[-1].users) == 1 and (after := next(iter(chain[-1].users))).target in _RESHAPES:
+        chain.append(after)
+    shape = chain[-1].meta["val"].shape
+    if len(shape) < 3 or not all(isinstance(size, int) for size in shape[-2:]):
+        return None
+    if shape[-2] * shape[-1] != weight.meta["val"].shape[0] or not _is_layer(bias, x, weight, packing):
+        return None
+    # The sizes before the heads are written for all of them as one has them.
+    return None if -1 in chain[-1].args[1][:-2] else _Heads(x, weight, bias, tuple(chain))
+
+
+def _join(graph: Any, layers: list[_Heads]) -> None:
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    earliest = min((layer.chain[-1] for layer in layers), key=places.__getitem__)
+    x = min((layer.x for layer in layers), key=places.__getitem__)
+    heads, size = sum(layer.number for layer in layers), earliest.meta["val"].shape[-1]
+    with graph.inserting_before(earliest):
+        weight = added(graph, aten.cat.default, [layer.weight for layer in layers], 0)
+        turned = added(graph, aten.permute.default, weight, [1, 0])
+        if layers[0].bias is None:
+            product = added(graph, aten.mm.default, x, turned)
+        else:
+            bias = added(graph, aten.cat.default, [layer.bias for layer in layers], 0)
+            product = added(graph, aten.addmm.default, bias, x, turned)
+        together = graph.call_function(aten.view.default, (product, [*earliest.args[1][:-2], heads, size]))
+        before = earliest.meta["val"].shape[:-2]
+        together.meta["val"] = product.meta["val"].view([*before, heads, size])
+        start = 0
+        for layer in layers:
+            part = added(graph, aten.slice.Tensor, together, len(before), start, start + layer.number)
+            layer.chain[-1].replace_all_uses_with(part)
+            start += layer.number
+    for layer in layers:
+        for node in (*reversed(layer.chain), layer.chain[0].args[-1]):
+            if not node.users:
+                graph.erase_node(node)
+
+
+_RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+
+
+def _without_reshapes(graph: Any, layer: Any) -> Any:
+    """A layer of three dimensions is a reshape, one of two and a reshape: what follows could not be fused.
+    Returns the layer as it is then."""
+    before: Any = layer.args[0]
+    after: Any = next(iter(layer.users), None)
+    if len(layer.users) != 1 or after.target not in _RESHAPES or before.target not in _RESHAPES:
+        return layer
+    x = before.args[0]
+    inner, outer = x.meta["val"].shape, after.meta["val"].shape
+    same = [*zip(inner[:-1], outer[:-1], strict=False), (inner[-1], before.meta["val"].shape[-1])]
+    same.append((outer[-1], layer.meta["val"].shape[-1]))
+    if len(inner) != len(outer) or not all(statically_known_true(one == other) for one, other in same):
+        return layer
+    with graph.inserting_before(layer):
+        whole = graph.call_function(layer.target, (x, *layer.args[1:]))
+        whole.meta.update(after.meta)
+    after.replace_all_uses_with(whole)
+    graph.erase_node(after)
+    graph.erase_node(layer)
+    if not before.users:
+        graph.erase_node(before)
+    return whole
+
+
+# In a graph for inference a batch norm is some of these, each with one number for each channel.
+_AFFINE = (aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor)
+
+
+def _with_norm_folded(graph: Any, conv: Any, fixed: set[Any]) -> Any:
+    """A convolution whose weights have taken in what is multiplied with its channels, or added to them."""
+    weight, bias, transposed = conv.args[1], conv.args[2], conv.args[6]
+    if transposed or not all(each is None or depends_on(each, fixed) for each in (weight, bias)):
+        return conv
+    channels = weight.meta["val"].shape[0]
+    last, found = conv, []
+    while len(last.users) == 1:
+        user = next(iter(last.users))
+        if user.target not in _AFFINE or user.kwargs:
+            break
+        one, other = user.args
+        if other is last and user.target in _AFFINE[:2]:
+            one, other = other, one
+        if one is not last or not isinstance(other, torch.fx.Node) or not depends_on(other, fixed):
+            break
+        if not _is_one_per_channel(other.meta["val"], conv.meta["val"], channels):
+            break
+        found.append((user.target, other))
+        last = user
+    if not found:
+        return conv
+    with graph.inserting_before(last):
+        for target, other in found:
+            flat = added(graph, aten.reshape.default, other, [channels])
+            if target in (aten.mul.Tensor, aten.div.Tensor):
+                shape = [channels] + [1] * (weight.meta["val"].dim() - 1)
+                weight = added(graph, target, weight, added(graph, aten.reshape.default, other, shape))
+                bias = None if bias is None else added(graph, target, bias, flat)
+            elif bias is not None:
+                bias = added(graph, target, bias, flat)
+            else:
+                bias = flat if target is aten.add.Tensor else added(graph, aten.neg.default, flat)
+        folded = graph.call_function(conv.target, (conv.args[0], weight, bias, *conv.args[3:]))
+        folded.meta.update(last.meta)
+    last.replace_all_uses_with(folded)
+    while last is not conv:
+        gone, last = last, next(each for each in last.all_input_nodes if not depends_on(each, fixed))
+        graph.erase_node(gone)
+    graph.erase_node(conv)
+    return folded
+
+
+def _is_one_per_channel(value: Any, result: Any, channels: int) -> bool:
+    """Whether a tensor has one number for each channel of a convolution's result, which has its dtype."""
+    spatial = result.dim() - 2
+    shapes = ([channels] + [1] * spatial, [1, channels] + [1] * spatial)
+    return value.dtype == result.dtype == torch.float32 and list(value.shape) in shapes
+
+
+def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+    value, base = x.meta["val"], weight.meta["val"]
+    if transposed or not depends_on(weight, fixed) or not is_dense(value) or value.dim() not in (4, 5):
+        return
+    if value.dtype != torch.float32 or base.dtype != torch.float32 or min(*base.shape, *value.shape) < 1:
+        return
+    if bias is not None and bias.meta["val"].dtype != torch.float32:
+        return
+    with graph.inserting_before(node):
+        how = (padding, stride, dilation, groups)
+        packed = graph.call_function(
+            mkldnn._reorder_convolution_weight.default, (weight, *how, list(value.shape))
+        )
+        packed.meta["val"] = base
+        layer = graph.call_function(
+            mkldnn._convolution_pointwise.default, (x, packed, bias, *how, "none", [], "")
+        )
+        layer.meta.update(node.meta)
+    node.replace_all_uses_with(layer)
+    graph.erase_node(node)

@@ -1,0 +1,117 @@
+"""What of a graph can be a step: is computed once of fixed weights, by the runtime (templates/weights.py).
+
+Seen in torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hatch_precompile.torch_internals.layers import panels
+
+__all__ = ["CAST", "VIEWS", "added", "as_step", "can_be_a_step", "depends_on", "is_dense", "returned"]
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+VIEWS = {
+    *(aten.permute.default, aten.t.default, aten.transpose.int, aten.view.default, aten.reshape.default),
+    *(aten.expand.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.select.int),
+    *(aten.slice.Tensor, aten.alias.default, aten.detach.default, aten._unsafe_view.default),
+}
+"""They cost nothing: the graph makes them itself, where inductor sees what lies behind them."""
+
+CAST = prims.convert_element_type.default
+
+
+def is_dense(value: Any) -> bool:
+    """Whether it is a tensor in this machine's memory, with sizes and strides that are numbers."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and value.device.type == "cpu"
+        and all(isinstance(size, int) for size in (*value.shape, *value.stride()))
+    )
+
+
+def returned(graph: Any) -> set[Any]:
+    """The nodes whose memory a call of the graph returns."""
+    (output,) = graph.find_nodes(op="output")
+    found: set[Any] = set()
+    pending = list(output.all_input_nodes)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += node.all_input_nodes if node.target in VIEWS else []
+    return found
+
+
+def depends_on(node: Any, fixed: set[Any]) -> bool:
+    """Whether a tensor depends on weights alone."""
+    if node in fixed:
+        return True
+    if not isinstance(node, torch.fx.Node) or not node.all_input_nodes or not can_be_a_step(node):
+        return False
+    return all(depends_on(each, fixed) for each in node.all_input_nodes)
+
+
+def can_be_a_step(node: Any) -> bool:
+    """Whether the runtime could do what a node does: by its operator, and with arguments that are data."""
+    target = node.target
+    if node.op == "call_function" and target in panels.STEPS:
+        return True
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target is not CAST and (target.namespace not in ("aten", "mkldnn") or target._schema.is_mutable):
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags or not is_dense(node.meta.get("val")):
+        return False
+    try:
+        _encoded((node.args, node.kwargs), {}, {}, check=True)
+    except TypeError:
+        return False
+    return True
+
+
+def as_step(node: Any, numbers: dict[Any, int], steps: dict[Any, int]) -> tuple[str, Any, Any]:
+    """A node as the plan has it. numbers: of the graph's inputs; steps: the numbers of those before it."""
+    if node.target is CAST:  # whose operator is there only once torch's compiler was imported
+        tensor, dtype = node.args
+        return str(aten._to_copy.default), *_encoded(([tensor], {"dtype": dtype}), numbers, steps)
+    args, kwargs = _encoded((node.args, dict(node.kwargs)), numbers, steps)
+    return panels.STEPS.get(node.target, str(node.target)), args, kwargs
+
+
+_NAMED = {
+    torch.dtype: "dtype",
+    torch.device: "device",
+    torch.layout: "layout",
+    torch.memory_format: "memory format",
+}
+
+
+def _encoded(value: Any, numbers: dict[Any, int], steps: dict[Any, int], *, check: bool = False) -> Any:
+    """A value as plain data for the plan. Raises TypeError for one that cannot be such."""
+    if isinstance(value, torch.fx.Node):
+        if check:
+            return None
+        return ("step", steps[value]) if value in steps else ("input", numbers[value])
+    if isinstance(value, (list, tuple)):
+        return [_encoded(each, numbers, steps, check=check) for each in value]
+    if isinstance(value, dict):
+        return {key: _encoded(each, numbers, steps, check=check) for key, each in value.items()}
+    if type(value) in _NAMED:
+        return (_NAMED[type(value)], str(value).removeprefix("torch."))
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise TypeError(value)
+
+
+def added(graph: Any, target: Any, *args: Any) -> Any:
+    """A new node, with what it gives."""
+    node = graph.call_function(target, args)
+    values = torch.fx.map_arg(args, lambda each: each.meta["val"])
+    node.meta["val"] = target(*values)
+    return node

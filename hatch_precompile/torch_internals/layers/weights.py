@@ -1,0 +1,203 @@
+"""`weights = "fixed"`: what depends on weights alone leaves the graph, to be computed once for each instance.
+
+The graph keeps what is done at each call. What it takes from the other part, such as weights in the layout
+that oneDNN multiplies fastest, it has as more inputs, and the runtime computes those from the plan
+(templates/weights.py). The nearest relative is AOTInductor's constant graph, which runs once at load.
+Seen in torch 2.13.0 (torch/_inductor/constant_folding.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals.layers import panels
+from hatch_precompile.torch_internals.layers.packing import Packing, pack_layers
+from hatch_precompile.torch_internals.layers.steps import VIEWS, as_step, can_be_a_step, is_dense, returned
+
+__all__ = ["Plan", "computed", "prepared_inputs", "separate"]
+
+_PREPARED = "precompile_prepared_"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of a graph's inputs at a call.
+
+    kept: the numbers of those that the library takes, first
+    steps: (operator, arguments, keyword arguments) of what depends on weights alone; an argument that is a
+    tensor is ("input", number) or ("step", number), one that is a dtype, device, layout or memory format
+    (that word, its name)
+    outputs: the numbers of the steps whose tensors the library takes next
+    watched: the numbers of the inputs that the steps read
+    """
+
+    kept: tuple[int, ...]
+    steps: tuple[tuple[str, Any, Any], ...]
+    outputs: tuple[int, ...]
+    watched: tuple[int, ...]
+
+    def in_panels_everywhere(self) -> Plan:
+        """The same, with nothing packed as the processor is."""
+        here, always = (panels.STEPS[step] for step in (panels.packed_here, panels.in_panels))
+        steps = ((always if name == here else name, *arguments) for name, *arguments in self.steps)
+        return replace(self, steps=tuple(steps))
+
+
+def separate(
+    gm: Any,
+    inputs: Sequence[Any],
+    weights: Iterable[int],
+    *,
+    has_bfloat16: bool = False,
+    has_fma: bool = False,
+    has_avx512: bool = False,
+    has_vnni: bool = False,
+    narrow: bool = False,
+) -> tuple[list[Any], Plan] | None:
+    """Take what depends on weights alone out of a graph, which is changed.
+
+    weights: the numbers of the inputs that are parameters and buffers; has_bfloat16: whether the processor
+    multiplies it, so that such layers are packed too; has_fma, has_vnni: whether it has the instructions for
+    our layers, of float32 and of int8; has_avx512: whether only those of a few rows are ours; narrow: whether
+    float32 layers become bfloat16. Returns the inputs that the graph has now, and the plan; None, and the
+    graph as it was, where nothing depends on weights alone.
+    """
+    graph = gm.graph
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    fixed = {placeholders[number] for number in weights} - _written(graph)
+    fixed = {node for node in fixed if is_dense(node.meta.get("val"))}
+    pack_layers(graph, fixed, Packing(has_bfloat16, has_fma, has_avx512, has_vnni, narrow))
+    apart = _apart(graph, fixed)
+    _make_once(graph, apart)
+    taken = _taken(graph, apart)
+    if not taken:
+        return None
+    numbers = {node: number for number, node in enumerate(placeholders)}
+    steps: dict[Any, int] = {}
+    written = []
+    for node in (node for node in graph.nodes if node in apart):
+        written.append(as_step(node, numbers, steps))
+        steps[node] = len(steps)
+    outputs = tuple(steps[node] for node in taken)
+    watched = {each for node in apart for each in node.all_input_nodes if each in numbers}
+    added = _as_inputs(graph, taken, placeholders[-1])
+    for node in reversed([node for node in graph.nodes if node in apart]):
+        graph.erase_node(node)
+    kept = []
+    for number, node in enumerate(placeholders):
+        if node in fixed and not node.users:
+            graph.erase_node(node)
+        else:
+            kept.append(number)
+    graph.lint()
+    gm.recompile()
+    plan = Plan(tuple(kept), tuple(written), outputs, tuple(sorted(numbers[node] for node in watched)))
+    return [*(inputs[number] for number in kept), *(node.meta["val"] for node in added)], plan
+
+
+def _written(graph: Any) -> set[Any]:
+    """The inputs that the graph itself changes."""
+    found = set()
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    found.add(value)
+        if node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload):
+            found.update(node.all_input_nodes)  # who knows
+    return found
+
+
+def _apart(graph: Any, fixed: set[Any]) -> set[Any]:
+    """The nodes that depend on weights alone, but for views at the end of them."""
+    found: set[Any] = set()
+    for node in graph.nodes:
+        needs = node.all_input_nodes
+        if needs and all(each in fixed or each in found for each in needs) and can_be_a_step(node):
+            found.add(node)
+    # What a call returns is the caller's, to be changed.
+    found -= returned(graph)
+    while missing := [
+        node for node in found if any(e not in fixed and e not in found for e in node.all_input_nodes)
+    ]:
+        found.difference_update(missing)
+    while views := [node for node in graph.nodes if node in found and _is_view_for_others(node, found)]:
+        for node in views:
+            _split_view(graph, node, found)
+    # What nothing needs any more.
+    for node in reversed(graph.nodes):
+        if node in found and not node.users:
+            found.discard(node)
+    return found
+
+
+def _make_once(graph: Any, apart: set[Any]) -> None:
+    """Have what is made of the same weights in the same way be one: a layer may be called many times."""
+    made: dict[str, Any] = {}
+    for node in [node for node in graph.nodes if node in apart]:
+        known = made.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
+        if known is not node:
+            node.replace_all_uses_with(known)
+            graph.erase_node(node)
+            apart.discard(node)
+
+
+def _is_view_for_others(node: Any, found: set[Any]) -> bool:
+    return node.target in VIEWS and not found.issuperset(node.users)
+
+
+def _split_view(graph: Any, node: Any, found: set[Any]) -> None:
+    """Have the graph make a view itself, beside the one that steps use."""
+    if found.isdisjoint(node.users):
+        found.discard(node)
+        return
+    with graph.inserting_after(node):
+        own = graph.node_copy(node)
+    node.replace_all_uses_with(own, lambda user: user not in found and user is not own)
+
+
+def _taken(graph: Any, apart: set[Any]) -> list[Any]:
+    """The nodes of this part whose tensors the rest of the graph takes."""
+    return [node for node in graph.nodes if node in apart and not apart.issuperset(node.users)]
+
+
+def _as_inputs(graph: Any, nodes: Sequence[Any], last: Any) -> list[Any]:
+    added = []
+    for number, node in enumerate(nodes):
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"{_PREPARED}{number}")
+        last.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(last, lambda user, ours=last: user is not ours)
+        added.append(last)
+    return added
+
+
+def computed(plan: Plan, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """What the library takes after its inputs, as the runtime computes it."""
+    tensors: list[torch.Tensor] = runtime("weights").computed(plan.steps, plan.outputs, inputs)
+    return tensors
+
+
+@contextlib.contextmanager
+def prepared_inputs() -> Iterator[None]:
+    """Have inductor not look at the strides of what a plan gives: packed weights have none."""
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+    write = PythonWrapperCodegen.codegen_input_size_asserts
+
+    def write_for_others(self: Any) -> None:
+        write(self)
+        for name in [name for name in self._pending_input_asserts if name.startswith(_PREPARED)]:
+            del self._pending_input_asserts[name]
+
+    PythonWrapperCodegen.codegen_input_size_asserts = write_for_others
+    try:
+        yield
+    finally:
+        PythonWrapperCodegen.codegen_input_size_asserts = write
