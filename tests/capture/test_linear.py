@@ -107,6 +107,26 @@ def test_the_number_of_rows_is_known_at_the_call_only(
             torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
+def parts_of_a_weight(x, w):  # type: ignore[no-untyped-def]
+    return F.linear(x, w[1]), F.linear(x, w[2])
+
+
+def test_a_weight_is_part_of_another(tmp_path: Path, processor: str) -> None:
+    given = {"x": torch.randn(40, NARROW), "w": torch.randn(4, WIDE, NARROW)}
+    save_graph(tmp_path, parts_of_a_weight, given)
+    for one, other in zip(load_graph(tmp_path)(**given), parts_of_a_weight(**given), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_a_weight_starts_within_its_memory_at_the_call_only(tmp_path: Path, processor: str) -> None:
+    given = {"x": torch.randn(40, NARROW), "w": torch.randn(WIDE, NARROW), "b": torch.randn(WIDE)}
+    save_graph(tmp_path, any_number_of_rows, given)
+    for start in (1, 2):
+        there = {**given, "w": torch.randn(4, WIDE, NARROW)[start]}
+        for one, other in zip(load_graph(tmp_path)(**there), any_number_of_rows(**there), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
 def test_the_processor_decides(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Where the library runs, not where it was made: it asks in its own code."""
     given = {"x": torch.randn(40, NARROW), "w": torch.randn(WIDE, NARROW), "b": torch.randn(WIDE)}

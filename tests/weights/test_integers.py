@@ -82,6 +82,20 @@ def test_any_width_is_exact_for_any_threads(tmp_path: Path, k: int, n: int) -> N
         torch.set_num_threads(threads)
 
 
+def test_a_weight_is_part_of_another(tmp_path: Path, processor: str) -> None:
+    torch.manual_seed(0)
+    inputs = numbers(19, 64, 32, torch.int8)
+    w = torch.stack([inputs["w"], inputs["w"].flip(0), inputs["w"].flip(1), -inputs["w"] // 3])
+
+    def parts(x, w):  # type: ignore[no-untyped-def]
+        return torch._int_mm(x, w[1].t()), torch._int_mm(x, w[2].t())
+
+    save_graph(tmp_path, parts, {"x": inputs["x"], "w": w}, requires=requirements("x86-64-v3"))
+    answers = load_graph(tmp_path)(x=inputs["x"], w=w)
+    for answer, part in zip(answers, w[1:3], strict=True):
+        assert torch.equal(answer, exact(inputs["x"], part))
+
+
 def test_rows_that_are_not_known(tmp_path: Path) -> None:
     torch.manual_seed(0)
     inputs = numbers(9, 64, 32, torch.int8)

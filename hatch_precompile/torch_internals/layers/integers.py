@@ -160,7 +160,7 @@ void product(const Item* x, int64_t m, int64_t k, const int8_t* w, int64_t n, in
         AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle* result) {
     static const bool torch_is_fast = PRECOMPILED_INT8_IS_FAST;
     const int32_t device = aoti_torch_device_type_cpu();
-    int64_t *rows, *sizes, offset;
+    int64_t *rows, *sizes;
     int32_t dtype;
     if (auto error = aoti_torch_get_sizes(input, &rows)) return error;
     if (auto error = aoti_torch_get_sizes(weight, &sizes)) return error;
@@ -174,9 +174,9 @@ void product(const Item* x, int64_t m, int64_t k, const int8_t* w, int64_t n, in
     if (torch_is_fast) {
         const int64_t turned_sizes[] = {k, n}, turned_strides[] = {1, k};
         AtenTensorHandle turned;
-        if (auto error = aoti_torch_get_storage_offset(weight, &offset)) return error;
+        // The offset is what is added to that of the weight, which may be a part of another tensor.
         if (auto error = aoti_torch__reinterpret_tensor(
-                weight, 2, turned_sizes, turned_strides, offset, &turned)) return error;
+                weight, 2, turned_sizes, turned_strides, 0, &turned)) return error;
         RAIIAtenTensorHandle turned_owner(turned);
         if (auto error = aoti_torch_cpu__int_mm_out(made, input, turned)) return error;
         *result = owner.release();

@@ -43,7 +43,7 @@ namespace {
 [[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_linear(
         AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, AtenTensorHandle* result) {
     static const bool mkl_is_fast = PRECOMPILED_MKL_IS_FAST;
-    int64_t *rows, *sizes, offset;
+    int64_t *rows, *sizes;
     if (auto error = aoti_torch_get_sizes(input, &rows)) return error;
     if (auto error = aoti_torch_get_sizes(weight, &sizes)) return error;
     const int64_t m = rows[0], n = sizes[0], k = sizes[1];
@@ -56,9 +56,9 @@ namespace {
     const int64_t turned_sizes[] = {k, n}, turned_strides[] = {1, k};
     const int64_t result_sizes[] = {m, n}, result_strides[] = {n, 1};
     const int32_t dtype = aoti_torch_dtype_float32(), device = aoti_torch_device_type_cpu();
-    if (auto error = aoti_torch_get_storage_offset(weight, &offset)) return error;
     AtenTensorHandle turned, made;
-    if (auto error = aoti_torch__reinterpret_tensor(weight, 2, turned_sizes, turned_strides, offset, &turned))
+    // The offset is what is added to that of the weight, which may be a part of another tensor.
+    if (auto error = aoti_torch__reinterpret_tensor(weight, 2, turned_sizes, turned_strides, 0, &turned))
         return error;
     RAIIAtenTensorHandle turned_owner(turned);
     if (auto error = aoti_torch_empty_strided(2, result_sizes, result_strides, dtype, device, 0, &made))
