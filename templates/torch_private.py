@@ -28,10 +28,12 @@ from .references import decode, original, unwrap
 __all__ = [
     "Refused",
     "StateGuard",
+    "after_optimizer_steps",
     "count_as_compiled",
     "dispatching_as",
     "guard_namespace",
     "is_compiling",
+    "is_traced_symbolically",
     "leave_untraced",
     "leave_untraced_code",
     "function_modes",
@@ -40,6 +42,7 @@ __all__ = [
     "pytree_children",
     "recompiles_log",
     "set_eval_frame",
+    "settings_of",
     "tensor_guards",
     "tracing_state",
     "without_compiling",
@@ -113,6 +116,39 @@ def packed_for_onednn(weight: torch.Tensor) -> torch.Tensor:
     return packed
 
 
+# Of torch's context managers, which dynamo knows by identity, what tells one from another.
+_SETTINGS = {
+    "autocast": ("device", "fast_dtype", "_enabled", "_cache_enabled"),
+    "set_grad_enabled": ("mode",),
+    "inference_mode": ("mode",),
+}
+
+
+def settings_of(value: Any) -> str:
+    """What one of torch's objects is set to, in words; "" where that is not known. A member of an enumeration
+    in C++ is one."""
+    cls = type(value)
+    if type(cls).__name__ == "pybind11_type" and hasattr(cls, "__members__"):
+        return f"a {cls.__module__}.{cls.__qualname__} {value.name}"
+    for base in cls.__mro__:
+        if base.__name__ in _SETTINGS and base.__module__.startswith("torch."):
+            return f"{base.__name__} {[str(getattr(value, name)) for name in _SETTINGS[base.__name__]]}"
+    return ""
+
+
+def after_optimizer_steps(name: str, action: Callable[[Any], None] | None) -> None:
+    """Call `action` with the optimizer after each step of any; None: no longer.
+
+    Torch's own function for it numbers its hooks together with those of modules, which are looked for at each
+    call once there is one.
+    """
+    hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
+    if action is None:
+        hooks.pop(name, None)
+    else:
+        hooks[name] = lambda optimizer, args, kwargs: action(optimizer)
+
+
 class StateGuard:
     """Dynamo's guard on torch's global state, right for any number of threads.
 
@@ -178,6 +214,11 @@ def may_serve(
     return tracing() is None and modes() == 0 and transforms() is None and forward_ad._current_level < 0
 
 
+def is_traced_symbolically() -> bool:
+    """Whether torch.fx.symbolic_trace calls, whose stand-ins for tensors no entry takes."""
+    return bool(getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False))
+
+
 def _is_told_to_keep_out(modules: dict[str, Any]) -> bool:
     """By torch.compiler.set_stance("force_eager"), torch._dynamo.config.disable, or torch.compiler.disable
     around this call. While the modules are being imported by another thread they may not have these yet."""
@@ -235,6 +276,19 @@ def default_device() -> torch.device | None:
     return device
 
 
+def in_checkpoint() -> bool:
+    """Whether torch.utils.checkpoint with use_reentrant=True calls: once without gradients, and once more in
+    the backward. Both must draw the same numbers, so that either both are compiled or none is."""
+    if torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1:
+        return False
+    function = sys.modules["torch.utils.checkpoint"].CheckpointFunction
+    codes = (function.forward.__code__, function.backward.__code__)
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code not in codes:
+        frame = frame.f_back
+    return frame is not None
+
+
 def guard_namespace() -> dict[str, Any]:
     """What generated guard functions may call."""
     from .inputs import CALL_CHECKS
@@ -244,6 +298,7 @@ def guard_namespace() -> dict[str, Any]:
         "__builtins__": builtins,
         "torch": torch,
         "may_serve": may_serve,
+        "in_checkpoint": in_checkpoint,
         "marks_agree": marks_agree,
         "from_numpy": from_numpy,
         "plain_function": unwrap,

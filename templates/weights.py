@@ -7,6 +7,7 @@ noticed at the next call. The plan is made by hatch_precompile/torch_internals/l
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +16,12 @@ import torch
 
 from .errors import raised_by_signal
 from .graphs import GraphFailed, taking_apart, undisturbed
-from .torch_private import leave_untraced, packed_for_onednn, without_subclass_functions
+from .torch_private import (
+    after_optimizer_steps,
+    leave_untraced,
+    packed_for_onednn,
+    without_subclass_functions,
+)
 
 __all__ = ["FixedWeights", "computed"]
 
@@ -56,13 +62,30 @@ def _in_panels(weight: torch.Tensor) -> torch.Tensor:
 def _packed_here(weight: torch.Tensor) -> torch.Tensor:
     """The same, or as oneDNN reads it: for a library whose variant is without AVX-512, on a processor that
     may have it. The function knows which it is given by the dimensions."""
-    if torch.cpu.get_capabilities().get("avx512_f"):
-        return packed_for_onednn(weight)
-    return _in_panels(weight)
+    return packed_for_onednn(weight) if onednn_is_fast() else _in_panels(weight)
+
+
+def onednn_is_fast() -> bool:
+    """Whether this processor has what oneDNN is faster with than our own function. Verification changes the
+    answer, too."""
+    return bool(torch.cpu.get_capabilities().get("avx512_f"))
 
 
 _OWN = {"in_panels": _in_panels, "packed_here": _packed_here}
 """Steps that are no operators of torch's."""
+
+
+# Bytes of a buffer up to which its contents are compared at each call.
+_SMALL = 1 << 15
+
+
+def _contents(tensor: torch.Tensor) -> tuple[int, int, bytes] | None:
+    """Address, bytes and contents of a small buffer: the batch norms of torch write their statistics without
+    a new version."""
+    size = tensor.numel() * tensor.element_size()
+    if isinstance(tensor, torch.nn.Parameter) or not tensor.is_contiguous() or size > _SMALL:
+        return None
+    return tensor.data_ptr(), size, ctypes.string_at(tensor.data_ptr(), size)
 
 
 class _Prepared:
@@ -70,7 +93,8 @@ class _Prepared:
 
     It keeps their memory, so that no other tensor can come to lie at the same address meanwhile. Of a tensor
     subclass that is changed in place, as by load_state_dict, torch counts the version and not that of the
-    tensors it wraps: so those of the subclasses, `wrapping`, count, too.
+    tensors it wraps: so those of the subclasses, `wrapping`, count, too. They live as long as what they wrap,
+    and `.to` swaps them, which torch refuses where there are weak references.
     """
 
     def __init__(
@@ -85,12 +109,11 @@ class _Prepared:
             (number, weakref.ref(inputs[number], forget), inputs[number]._version, inputs[number].data_ptr())
             for number in (watched if forget is not None else ())
         ]
+        buffers = [_contents(inputs[number]) for number, *_ in self.weights]
+        self.contents = [known for known in buffers if known is not None]
         # A subclass would be asked for its version with a call of Python, at each call.
         with without_subclass_functions():
-            self.wrapping: list[tuple[Callable[[], Any], int]] = [
-                (weakref.ref(each, forget), each._version)
-                for each in (wrapping if forget is not None else ())
-            ]
+            self.wrapping = [(id(each), each._version) for each in (wrapping if forget is not None else ())]
         self._memory = [inputs[number].untyped_storage() for number in watched]
         self.tensors = computed(steps, outputs, inputs)
 
@@ -101,24 +124,38 @@ class _Prepared:
             tensor = inputs[number]
             if weight() is not tensor or tensor._version != version or tensor.data_ptr() != address:
                 return False
-        return True
+        return all(ctypes.string_at(address, size) == known for address, size, known in self.contents)
 
     def _are_as_they_were(self, wrapping: Sequence[Any]) -> bool:
         with without_subclass_functions():
             for (known, version), each in zip(self.wrapping, wrapping, strict=True):
-                if known() is not each or each._version != version:
+                if known != id(each) or each._version != version:
                     return False
         return True
 
     def knows(self, weight: weakref.ref[Any]) -> bool:
         """Whether it was computed of this one."""
-        return any(known is weight for _, known, *_ in self.weights) or any(
-            known is weight for known, _ in self.wrapping
-        )
+        return any(known is weight for _, known, *_ in self.weights)
 
     def is_of(self, inputs: Sequence[Any]) -> bool:
         """Whether it was computed of the same parameters, whatever became of them."""
         return all(weight() is inputs[number] for number, weight, *_ in self.weights)
+
+
+_every: list[weakref.ref[FixedWeights]] = []
+
+
+def _stepped(optimizer: Any) -> None:
+    """A fused optimizer changes parameters without a new version."""
+    if any(group.get("fused") for group in optimizer.param_groups):
+        for reference in tuple(_every):
+            if (fixed := reference()) is not None:
+                fixed.refresh()
+
+
+def stop_watching() -> None:
+    """Leave torch as it was."""
+    after_optimizer_steps(__name__, None)
 
 
 class FixedWeights:
@@ -142,6 +179,7 @@ class FixedWeights:
         self._noticed = noticed
         # By the first weight: most often there is one.
         self._prepared: dict[int, list[_Prepared]] = {}
+        _every.append(weakref.ref(self))
 
     def caller(self) -> Callable[..., Any]:
         """The callable: positional inputs, a list of outputs. Raises GraphFailed."""
@@ -183,6 +221,7 @@ class FixedWeights:
                 raise
             raise GraphFailed(error, rerun=self._rerun) from error
         if noticed:
+            after_optimizer_steps(__name__, _stepped)
             key = id(inputs[watched[0]])
             others = [each for each in self._prepared.get(key, ()) if not each.is_of(inputs)]
             self._prepared[key] = [made, *others]

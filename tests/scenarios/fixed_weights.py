@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from typing import Any
 
@@ -172,3 +173,13 @@ def weights_that_cannot_be_computed() -> dict[str, list[Any]]:
     failing = [_right(net), _kept()]
     weights.computed = computed
     return {"failing": failing, "afterwards": [_right(net), _kept()]}
+
+
+def what_is_left_in_torch() -> list[list[str]]:
+    """Hooks on optimizers, after a call and after the wheel was taken out."""
+    hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
+    net = trained()
+    assert _right(net)
+    found = [[str(name) for name in hooks]]
+    _precompiled.uninstall()
+    return [*found, [str(name) for name in hooks]]

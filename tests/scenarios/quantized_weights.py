@@ -35,6 +35,8 @@ def changed_and_called(entrypoint: str) -> dict[str, Any]:
         answers.append(right(net))
         net.second.weight = made(cls, seed=2).second.weight
         answers.append(right(net))
+        net.double().float()  # it swaps what the parameters are
+        answers.append(right(net))
         net.first.weight.qdata = other.second.weight.qdata.t().contiguous()
         answers.append(right(net))
     compilers = ("torch._dynamo", "torch._inductor", "torch._functorch")

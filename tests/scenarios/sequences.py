@@ -35,6 +35,23 @@ def stepped(net: Any, _: list[Any]) -> Any:
     return net
 
 
+def stepped_in_one(net: Any, _: list[Any]) -> Any:
+    """Without a new version of anything."""
+    kind = random.choice([torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad])
+    optimizer = kind(net.parameters(), lr=0.01, fused=True)
+    for parameter in net.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    return net
+
+
+def called_in_training(net: Any, _: list[Any]) -> Any:
+    """The batch norm's statistics change, without a new version of them."""
+    net.norm.train()(torch.randn(3, 16, 4, 4, dtype=net.norm.weight.dtype))
+    net.norm.eval()
+    return net
+
+
 def loaded(net: Any, _: list[Any]) -> Any:
     net.load_state_dict(trained(random.randrange(10**6)).state_dict())
     return net
@@ -110,7 +127,8 @@ def deleted(net: Any, nets: list[Any]) -> Any:
 
 
 ACTIONS = [
-    *(stepped, loaded, assigned, replaced, moved, written, given_other_memory),
+    *(stepped, stepped_in_one, called_in_training, loaded, assigned, replaced, moved, written),
+    given_other_memory,
     *(copied, pickled, saved, new, another, deleted),
 ]
 

@@ -13,6 +13,7 @@ from torch import nn
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph
+from hatch_precompile.torch_internals.layers.steps import depends_on
 from tests.support.graphs import OPERATORS
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
@@ -202,7 +203,10 @@ class Returning(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         turned = self.layer.weight.t()
         table = (self.table * 2).exp()
-        return self.layer(x), table.t(), x @ turned + (turned * 3).sum(), table + 1, table.sum() + x
+        parts = (self.table * 3).chunk(2)
+        others = (self.table[:1] * 5).squeeze(), (self.table * 7).diagonal(), (self.table * 9).unfold(1, 2, 2)
+        added = parts[0].sum() + others[0].sum() + x
+        return self.layer(x), table.t(), x @ turned + (turned * 3).sum(), table + 1, added, *parts, *others
 
 
 def test_what_a_call_returns_is_the_callers_to_change() -> None:
@@ -225,6 +229,65 @@ def test_what_a_call_returns_is_the_callers_to_change() -> None:
             for one, other in zip(found, expected, strict=True):
                 torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
                 one.fill_(7)
+
+
+class Contracting(nn.Module):
+    """Products with weights as they lie, which some write as a permutation that moves nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.square = nn.Parameter(torch.randn(256, 128)), nn.Parameter(torch.randn(256, 256))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.tensordot(x, self.wide, dims=1), x @ self.square.permute(0, 1), x @ self.square.mT
+
+
+def test_a_permutation_need_not_be_a_transpose() -> None:
+    torch.manual_seed(0)
+    model, x = Contracting(), torch.randn(64, 256)
+    _, answer, steps = compiled(model, x)
+    assert steps == ["mkldnn._reorder_linear_weight.default"]
+    with torch.no_grad():
+        torch.testing.assert_close(answer, model(x), atol=1e-3, rtol=1e-4)
+
+
+class Computing(nn.Module):
+    """Layers whose weights are computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.weight = nn.Parameter(torch.randn(256, 1)), nn.Parameter(torch.randn(256, 256) / 16)
+        self.up, self.down = nn.Parameter(torch.randn(256, 64) / 8), nn.Parameter(torch.randn(256, 64) / 8)
+        self.picture, self.conv = nn.Parameter(torch.randn(1, 8, 16, 16)), nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor, picture: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        scaled = F.linear(x, self.weight * self.scale)
+        picture = picture + self.conv(self.picture) * self.conv.bias[0]
+        return F.linear(scaled, self.up @ self.down.t()), picture
+
+
+def test_computed_weights_are_kept_once_and_as_layers_need_them() -> None:
+    torch.manual_seed(0)
+    model, inputs = Computing(), (torch.randn(64, 256), torch.randn(2, 8, 16, 16))
+    graph, answer, steps = compiled(model, *inputs)
+    (plan,) = graph.plans.values()
+    assert steps.count("mkldnn._reorder_linear_weight.default") == 2
+    assert {"aten.mm.default", "aten.convolution.default"} <= set(steps)
+    assert len(plan.outputs) == 3
+    with torch.no_grad():
+        torch.testing.assert_close(answer, model(*inputs), atol=1e-4, rtol=1e-4)
+
+
+def test_a_graph_may_be_deep_and_branch_at_each_node() -> None:
+    graph = torch.fx.Graph()
+    weight, x = graph.placeholder("weight"), graph.placeholder("x")
+    for start, is_fixed in ((weight, True), (x, False)):
+        node = start
+        node.meta["val"] = torch.zeros(2)
+        for _ in range(3000):
+            node = graph.call_function(torch.ops.aten.add.Tensor, (node, node))
+            node.meta["val"] = torch.zeros(2)
+        assert depends_on(node, {weight}) is is_fixed
 
 
 def test_what_the_graph_changes_is_not_fixed() -> None:

@@ -79,12 +79,21 @@ def _has_few_rows(x: Any) -> bool:
 def _linear(node: Any) -> tuple[Any, Any, Any]:
     """Bias, input and weight, as a layer has it, of a product; each None where there is none."""
     bias, x, turned = node.args if node.target is aten.addmm.default else (None, *node.args)
-    return bias, x, turned.args[0] if turned.target in (aten.permute.default, aten.t.default) else None
+    return bias, x, turned.args[0] if _is_transpose(turned) else None
+
+
+def _is_transpose(node: Any) -> bool:
+    """Of a matrix. A permutation may leave everything where it is, as tensordot's does."""
+    if node.target is aten.permute.default:
+        return [dimension % 2 for dimension in node.args[1]] == [1, 0]
+    return node.target is aten.t.default
 
 
 def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
     bias, x, weight = _linear(node)
     if weight is None or not depends_on(weight, fixed) or not _is_layer(bias, x, weight, packing):
+        return
+    if depends_on(x, fixed):  # a step as it is
         return
     if not packing.is_worth(x, weight):
         return
@@ -95,8 +104,7 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
             columns = weight.meta["val"].shape[0]
             layer = graph.call_function(panels.layer, (x, packed, bias, columns))
             layer.meta.update(node.meta)
-        node.replace_all_uses_with(layer)
-        graph.erase_node(node)
+        _replace(graph, node, layer)
         return
     with graph.inserting_before(node):
         if narrow:
@@ -105,8 +113,7 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
         packed.meta["val"] = weight.meta["val"]
         layer = graph.call_function(mkldnn._linear_pointwise.default, (x, packed, bias, "none", [], ""))
         layer.meta.update(node.meta)
-    node.replace_all_uses_with(layer)
-    graph.erase_node(node)
+    _replace(graph, node, layer)
     layer = _without_reshapes(graph, layer)
     if narrow:
         narrowed(graph, layer, 0)
@@ -114,7 +121,7 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
 
 def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
     _, x, weight = _linear(node)
-    if weight is None or not packing.is_ours(x) or not depends_on(weight, fixed):
+    if weight is None or not packing.is_ours(x) or not depends_on(weight, fixed) or depends_on(x, fixed):
         return
     base = weight.meta["val"]
     if base.dtype != torch.int8 or not base.is_contiguous() or min(base.shape) < 1:
@@ -123,8 +130,16 @@ def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None
         packed = _in_panels_of_int8(graph, weight)
         layer = graph.call_function(panels.int8_layer, (x, packed, base.shape[0]))
         layer.meta.update(node.meta)
-    node.replace_all_uses_with(layer)
-    graph.erase_node(node)
+    _replace(graph, node, layer)
+
+
+def _replace(graph: Any, product: Any, layer: Any) -> None:
+    """Have a layer in the place of a product, and of the transpose of a weight that only that needed."""
+    product.replace_all_uses_with(layer)
+    turned = product.args[-1]
+    graph.erase_node(product)
+    if not turned.users:
+        graph.erase_node(turned)
 
 
 def _in_panels_of_int8(graph: Any, weight: Any) -> Any:
@@ -263,6 +278,8 @@ def _with_norm_folded(graph: Any, conv: Any, fixed: set[Any]) -> Any:
     weight, bias, transposed = conv.args[1], conv.args[2], conv.args[6]
     if transposed or not all(each is None or depends_on(each, fixed) for each in (weight, bias)):
         return conv
+    if depends_on(conv.args[0], fixed):
+        return conv
     channels = weight.meta["val"].shape[0]
     last, found = conv, []
     while len(last.users) == 1:
@@ -312,6 +329,8 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
     x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
     value, base = x.meta["val"], weight.meta["val"]
     if transposed or not depends_on(weight, fixed) or not is_dense(value) or value.dim() not in (4, 5):
+        return
+    if depends_on(x, fixed):
         return
     if value.dtype != torch.float32 or base.dtype != torch.float32 or min(*base.shape, *value.shape) < 1:
         return

@@ -5,6 +5,7 @@ Seen in torch 2.13.0.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -44,17 +45,31 @@ def returned(graph: Any) -> set[Any]:
         node = pending.pop()
         if node not in found:
             found.add(node)
-            pending += node.all_input_nodes if node.target in VIEWS else []
+            pending += node.all_input_nodes if _may_share_memory(node) else []
     return found
+
+
+def _may_share_memory(node: Any) -> bool:
+    """Whether what a node gives may lie in the memory of what it is given."""
+    target = node.target
+    if target is operator.getitem or target in VIEWS or target is CAST:
+        return True
+    is_operator = isinstance(target, torch._ops.OpOverload)
+    return is_operator and any(each.alias_info is not None for each in target._schema.returns)
 
 
 def depends_on(node: Any, fixed: set[Any]) -> bool:
     """Whether a tensor depends on weights alone."""
-    if node in fixed:
-        return True
-    if not isinstance(node, torch.fx.Node) or not node.all_input_nodes or not can_be_a_step(node):
-        return False
-    return all(depends_on(each, fixed) for each in node.all_input_nodes)
+    pending, seen = [node], set(fixed)
+    while pending:
+        each = pending.pop()
+        if each in seen:
+            continue
+        if not isinstance(each, torch.fx.Node) or not each.all_input_nodes or not can_be_a_step(each):
+            return False
+        seen.add(each)
+        pending += each.all_input_nodes
+    return True
 
 
 def can_be_a_step(node: Any) -> bool:

@@ -121,8 +121,14 @@ def _apart(graph: Any, fixed: set[Any]) -> set[Any]:
         needs = node.all_input_nodes
         if needs and all(each in fixed or each in found for each in needs) and can_be_a_step(node):
             found.add(node)
-    # What a call returns is the caller's, to be changed.
-    found -= returned(graph)
+    # What a call returns is the caller's, to be changed. Nor is what only that is made of kept: inductor may
+    # see that it is the same.
+    pending = list(returned(graph))
+    while pending:
+        node = pending.pop()
+        if node in found:
+            found.discard(node)
+            pending += node.all_input_nodes
     while missing := [
         node for node in found if any(e not in fixed and e not in found for e in node.all_input_nodes)
     ]:
