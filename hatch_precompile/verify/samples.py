@@ -24,6 +24,7 @@ from hatch_precompile.target.finding import Target, find_target, find_targets
 from hatch_precompile.target.samples import samples_of
 from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
+from hatch_precompile.verify.other_processors import OtherProcessors
 from hatch_precompile.verify.parent import Request, SampleResult
 
 __all__ = ["run"]
@@ -32,7 +33,8 @@ _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.
 
 # A model may change itself when it is called, so that only its first call is served.
 _TURNS = ("", " (called a second time)", " (called a third time)")
-
+# After these, where something of it depends on the processor.
+_ELSEWHERE = " (as other processors would run it)"
 
 _CHANGED = (
     "\n  It was served before, so the call changes what is called. Let `instance`, or the samples before "
@@ -62,6 +64,7 @@ class _Verification:
             ) from error
         self.miss: type[Exception] = errors.PrecompileError
         self.variant = request.variant or None
+        self.others = OtherProcessors(self.runtime)
         sys.addaudithook(_refuse_side_effects)
 
     def run(self) -> list[SampleResult]:
@@ -174,13 +177,17 @@ class _Verification:
         send(Event(step="sample", sample=number, samples=total))
         result = SampleResult(number, False, None, None, "")
         answers: list[dict[str, Any]] = []
-        for turn in _TURNS:
-            answer, seconds, problem = self._served(call, target, sample, f"sample {number}/{total}{turn}")
+        for turn in (*_TURNS, _ELSEWHERE):
+            if turn is _ELSEWHERE and not self.others.would_decide():
+                break
+            with self.others.deciding() if turn is _ELSEWHERE else nullcontext():
+                label = f"sample {number}/{total}{turn}"
+                answer, seconds, problem = self._served(call, target, sample, label)
             result = replace(
                 result,
                 hit=answer is not None and not problem,
                 seconds=result.seconds if answers else seconds,
-                problem=problem + (_CHANGED if turn and problem else ""),
+                problem=problem + (_CHANGED if turn in _TURNS[1:] and problem else ""),
             )
             if problem or answer is None:
                 break
@@ -211,7 +218,7 @@ class _Verification:
         before = _before(target.call)
         found = Agreement()
         drawn: bool | None = None
-        for turn, answer in zip(_TURNS, answers, strict=True):
+        for turn, answer in zip((*_TURNS, _ELSEWHERE), answers, strict=False):
             try:
                 with _eagerly():
                     expected, _ = _run(target.call, sample, sample.mode)

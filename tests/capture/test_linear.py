@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from hatch_precompile.torch_internals.layers import linear
-from tests.support.graphs import load_graph, save_graph
+from tests.support.graphs import load_graph, other_processors, save_graph
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available() or not torch.backends.mkl.is_available(),
@@ -141,6 +141,27 @@ def test_the_processor_decides(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         b"aoti_torch_cpu_mm_out",
     ):
         assert function in library
+
+
+def test_verification_runs_the_other_one_too(
+    tmp_path: Path, processor: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = inputs()
+    for name in ("one", "other"):
+        save_graph(tmp_path / name, layers, given)
+    others = other_processors(tmp_path / "one")
+    assert not others.would_decide()
+    one, other = load_graph(tmp_path / "one"), load_graph(tmp_path / "other")
+    here, there = (0, 4) if processor == "Intel's processor" else (4, 0)
+    assert called(capfd, lambda: one(**given))[1] == here
+    assert others.would_decide()
+    with others.deciding():
+        found, times = called(capfd, lambda: one(**given))
+        assert times == there
+        assert called(capfd, lambda: other(**given))[1] == here  # another wheel's
+    for each, expected in zip(found, layers(**given), strict=True):
+        torch.testing.assert_close(each, expected)
+    assert called(capfd, lambda: one(**given))[1] == here
 
 
 def test_layers_of_a_training_step(tmp_path: Path, processor: str) -> None:

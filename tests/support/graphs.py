@@ -11,12 +11,13 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
 from hatch_precompile.runtime import runtime
+from hatch_precompile.verify.other_processors import OtherProcessors
 
 OPERATORS = "graphs_of_tests._precompiled.graphs"
 
@@ -72,3 +73,9 @@ def load_graph(directory: Path) -> Callable[..., Any]:
     signature = text[text.index("def forward(") :].partition("\n")[0]
     names = [name or "size" for name, _ in re.findall(r"\b(?:L_(\w+)_|(s\d+)):", signature)]
     return lambda **inputs: call(*(inputs[name] for name in names))
+
+
+def other_processors(directory: Path) -> OtherProcessors:
+    """For what `load_graph` loads from now on."""
+    file = str(directory / "__init__.py")
+    return OtherProcessors(SimpleNamespace(__file__=file, __name__="graphs_of_tests._precompiled"))

@@ -10,7 +10,7 @@ import torch
 from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.torch_internals.layers import integers
-from tests.support.graphs import load_graph, save_graph
+from tests.support.graphs import load_graph, other_processors, save_graph
 
 FUNCTION = b"aoti_torch_cpu_precompiled_int_mm"
 OTHERS = b"aoti_torch_cpu__int_mm"
@@ -94,6 +94,29 @@ def test_a_weight_is_part_of_another(tmp_path: Path, processor: str) -> None:
     answers = load_graph(tmp_path)(x=inputs["x"], w=w)
     for answer, part in zip(answers, w[1:3], strict=True):
         assert torch.equal(answer, exact(inputs["x"], part))
+
+
+@pytest.mark.parametrize(("size", "is_little"), [(64, True), (2048, False)])
+def test_verification_runs_the_other_one_too(
+    tmp_path: Path, processor: str, monkeypatch: pytest.MonkeyPatch, size: int, is_little: bool
+) -> None:
+    """Of large products not torch's where that is slow: it would take minutes."""
+    before, last = integers._FUNCTION.rsplit("*result = owner.release();", 1)
+    text = f"{before}sums[0] = 12345; *result = owner.release();{last}"  # of our own
+    monkeypatch.setattr(integers, "_FUNCTION", text)
+    inputs = numbers(19, size, size, torch.int8)
+    save_graph(tmp_path, product, inputs, requires=requirements("x86-64-v3"))
+    others, call = other_processors(tmp_path), load_graph(tmp_path)
+
+    def is_own() -> bool:
+        (answer,) = call(**inputs)
+        return int(answer[0, 0]) == 12345
+
+    own_here = processor == "torch is slow"
+    assert is_own() is own_here
+    with others.deciding():
+        assert is_own() is (not own_here or not is_little)
+    assert is_own() is own_here
 
 
 def test_rows_that_are_not_known(tmp_path: Path) -> None:

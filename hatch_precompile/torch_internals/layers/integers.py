@@ -16,7 +16,12 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.layers.own_functions import call_of, has_known_sizes, is_turned
+from hatch_precompile.torch_internals.layers.own_functions import (
+    OTHERWISE,
+    call_of,
+    has_known_sizes,
+    is_turned,
+)
 
 __all__ = ["int8_products_by_processor"]
 
@@ -38,6 +43,8 @@ namespace integers {
 constexpr int64_t ROWS = 6, ROWS_AT_ONCE = 8 * ROWS, COLUMNS_AT_ONCE = 32;
 // Multiplications from which a thread more makes up for starting it.
 constexpr int64_t SHARE = 1 << 18;
+// Multiplications that are soon done in any way.
+constexpr int64_t LITTLE = 1 << 26;
 #ifdef __AVX512BW__
 constexpr int64_t STEP = 32;
 struct Numbers {
@@ -171,7 +178,8 @@ void product(const Item* x, int64_t m, int64_t k, const int8_t* w, int64_t n, in
     if (auto error = aoti_torch_empty_strided(
             2, result_sizes, result_strides, aoti_torch_dtype_int32(), device, 0, &made)) return error;
     RAIIAtenTensorHandle owner(made);
-    if (torch_is_fast) {
+    // Where torch's is slow it takes minutes for large ones: those are not asked for.
+    if (precompiled_otherwise ? !torch_is_fast && m * n * k <= integers::LITTLE : torch_is_fast) {
         const int64_t turned_sizes[] = {k, n}, turned_strides[] = {1, k};
         AtenTensorHandle turned;
         // The offset is what is added to that of the weight, which may be a part of another tensor.
@@ -246,4 +254,4 @@ def _product(x: Any, w: Any) -> Any:
     from torch._inductor.lowering import permute
 
     name = "aoti_torch_cpu_precompiled_int_mm"
-    return call_of(_FUNCTION, name, [x, permute(w, [1, 0])], (), w.get_size()[1], torch.int32)
+    return call_of(OTHERWISE + _FUNCTION, name, [x, permute(w, [1, 0])], (), w.get_size()[1], torch.int32)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.torch_internals.layers.own_functions import (
+    OTHERWISE,
     call_of,
     has_known_sizes,
     is_number,
@@ -47,7 +48,7 @@ namespace {
     if (auto error = aoti_torch_get_sizes(input, &rows)) return error;
     if (auto error = aoti_torch_get_sizes(weight, &sizes)) return error;
     const int64_t m = rows[0], n = sizes[0], k = sizes[1];
-    if (!mkl_is_fast && m >= WORTH_IT / (n * k)) {
+    if (mkl_is_fast == precompiled_otherwise && m >= WORTH_IT / (n * k)) {
         const double* no_numbers[] = {nullptr};
         const char* no_word = "";
         return aoti_torch_cpu__linear_pointwise(
@@ -156,4 +157,5 @@ def _linear(x: Any, w: Any, bias: Any) -> Any:
     given = [x, permute(w, [1, 0])] if bias is None else [x, permute(w, [1, 0]), bias]
     constants = (None,) if bias is None else ()
     columns = w.get_size()[1]
-    return call_of(_FUNCTION, "aoti_torch_cpu_precompiled_linear", given, constants, columns, torch.float32)
+    name = "aoti_torch_cpu_precompiled_linear"
+    return call_of(OTHERWISE + _FUNCTION, name, given, constants, columns, torch.float32)

@@ -10,7 +10,16 @@ from typing import Any
 
 import torch
 
-__all__ = ["call_of", "has_known_sizes", "is_number", "is_turned"]
+__all__ = ["OTHERWISE", "call_of", "has_known_sizes", "is_number", "is_turned"]
+
+OTHERWISE = """
+#ifndef PRECOMPILED_OTHERWISE
+#define PRECOMPILED_OTHERWISE
+// Set while a build verifies (verify/other_processors.py): what the processor decides is decided otherwise.
+extern "C" { __attribute__((weak, visibility("default"))) bool precompiled_otherwise = false; }
+#endif
+"""
+"""The beginning of a source that asks the processor. One of each library, and not of the whole process."""
 
 
 def call_of(

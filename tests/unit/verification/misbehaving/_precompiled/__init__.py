@@ -3,10 +3,16 @@
 from . import errors
 
 hits = 0
+refreshed = 0
 
 
 def install(variant=None):
     errors.mode = "on"
+
+
+def refresh():
+    global refreshed
+    refreshed += 1
 
 
 def uninstall():
