@@ -279,9 +279,14 @@ def _apart_as_a_whole(ours: Any, theirs: Any, *, rounded: bool) -> str | None:
     if not torch.equal(found[~finite].nan_to_num(), expected[~finite].nan_to_num()):
         return ""
     found, expected = found[finite], expected[finite]
-    apart = (found - expected).abs()
-    whole = float(apart.square().mean().sqrt() / expected.square().mean().sqrt())
-    single = float(apart.max() / expected.abs().max())
+    apart, size = (found - expected).abs(), expected.abs()
+    # A mask's large numbers would make everything beside them small: they are judged by themselves.
+    large = size > _FAR_AWAY * size[size > 0].median() if bool(size.any()) else size > 0
+    if bool((apart[large] > 5 * limit * size[large]).any()):
+        return ""
+    apart, size = apart[~large], size[~large]
+    whole = float(apart.square().mean().sqrt() / size.square().mean().sqrt())
+    single = float(apart.max() / size.max())
     if whole <= limit and single <= 5 * limit:
         return None
     return (
@@ -290,6 +295,9 @@ def _apart_as_a_whole(ours: Any, theirs: Any, *, rounded: bool) -> str | None:
         + (_ROUNDED if rounded else "")
     )
 
+
+_FAR_AWAY = 1e3
+"""Times the median of what is not zero, from which on a number tells nothing about the others."""
 
 _MANY = 256
 """Elements, from which on the mean says something."""

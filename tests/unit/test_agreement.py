@@ -215,6 +215,18 @@ class TestTolerances:
         one[3, 4] += 100 * near
         assert "of the largest value, the largest difference " in disagreement(one.to(dtype), exact.to(dtype))
 
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+    def test_large_numbers_of_a_mask_hide_nothing(self, dtype: torch.dtype) -> None:
+        noise = torch.Generator().manual_seed(0)
+        exact = torch.randn(64, 64, generator=noise)
+        mask = torch.where(torch.arange(64) % 4 == 0, torch.finfo(dtype).min, 0.0)
+        other = torch.randn(64, 64, generator=noise)
+        assert "root mean square" in disagreement((other + mask).to(dtype), (exact + mask).to(dtype))
+        agree((exact + 1e-6 * other + mask).to(dtype), (exact + mask).to(dtype))
+        moved = (exact + mask).to(dtype)
+        moved[3, 4] /= 2
+        disagreement(moved, (exact + mask).to(dtype))
+
     def test_float32_of_rounded_factors_is_as_near_as_those(self) -> None:
         noise = torch.Generator().manual_seed(0)
         exact, error = torch.randn(64, 64, generator=noise), torch.randn(64, 64, generator=noise)
