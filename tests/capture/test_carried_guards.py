@@ -65,6 +65,37 @@ def by_dtype(x: torch.Tensor, table: dict[torch.dtype, float]) -> torch.Tensor:
     return x * table[torch.float32]
 
 
+class Options:
+    def __init__(self) -> None:
+        self.factor = 3.0
+
+
+class Numbering:
+    """Another class, in which reading an attribute changes something."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    @property
+    def factor(self) -> float:
+        self.read += 1
+        return 3.0
+
+
+def by_options(x: torch.Tensor, options: Any) -> torch.Tensor:
+    return x * options.factor
+
+
+def test_the_stub_of_a_guard_runs_nothing_of_another_class() -> None:
+    guards = lowered(by_options, torch.ones(2), Options())
+    namespace = {**runtime("torch_private").guard_namespace(), "load": lambda _: "loaded"}
+    exec(guards.stub, namespace)
+    other = Numbering()
+    assert namespace["guard"]({"x": torch.ones(2), "options": other}) == "loaded"
+    assert other.read == 0
+    assert namespace["guard"]({"x": torch.ones(3), "options": other}) is False
+
+
 def test_the_stub_of_a_guard_asks_only_what_it_can() -> None:
     """A key that is an object is found when an entry is loaded; the stub is asked before."""
     table = {torch.float32: 2.0, torch.float64: 3.0}

@@ -121,6 +121,8 @@ CONDITIONS = [
     *(
         "dict.__getitem__(v0, 'p') == 3",
         "dict.__getitem__(v0, 'p').real == 3",
+        "dict.__contains__(v0, 'p')",
+        "dict.get(v0, 'p') == 3",
         "v0 == (1, 2, 3)",
         "type(v0) is type(c0)",
         "math.isnan(v0)",

@@ -51,9 +51,12 @@ def _item(text: GuardText, node: GuardNode, base: str) -> str:
 
 
 def _item_of_dict(text: GuardText, node: GuardNode, base: str) -> str:
-    if _overrides_getitem(_parent(node)):
-        return f"dict.__getitem__({base}, {text.constant(node.key, None, node.source)})"
-    return _item(text, node, base)
+    if not _has_own_getitem(_parent(node)):
+        return _item(text, node, base)
+    key = text.constant(node.key, None, node.source)
+    # Even dict.__getitem__ would ask the class for what is missing.
+    text.require(f"dict.__contains__({base}, {key})", "DICT_CONTAINS")
+    return f"dict.get({base}, {key})"
 
 
 def _key_by_place(text: GuardText, node: GuardNode, base: str) -> str:
@@ -123,11 +126,13 @@ def _parent(node: GuardNode) -> GuardNode:
     return node.parent
 
 
-def _overrides_getitem(node: GuardNode) -> bool:
+def _has_own_getitem(node: GuardNode) -> bool:
+    """Whether looking up an item may run Python code: that of a subclass, or what a defaultdict calls for one
+    that it lacks, and puts into it."""
     return (
         node.accessor not in _DICTS_BY_NATURE
         and isinstance(node.value, dict)
-        and type(node.value).__getitem__ not in (dict.__getitem__, OrderedDict.__getitem__)
+        and type(node.value) not in (dict, OrderedDict)
     )
 
 

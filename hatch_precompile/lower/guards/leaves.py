@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
+from hatch_precompile.lower.names import is_plain
 from hatch_precompile.lower.parametrized import made_by_parametrize
 from hatch_precompile.torch_internals import pytree_registry
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
@@ -92,7 +93,7 @@ def _has_equals(value: Any) -> bool:
 def _dict_length(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     text.require(f"dict.__len__({variable}) == {leaf.args[0]!r}", "DICT_LENGTH", leaf)
     keys = list(dict.keys(node.value)) if isinstance(node.value, dict) else []
-    plain = all(type(key) in (str, int, bytes) for key in keys)
+    plain = all(is_plain(key) and key == key for key in keys)
     if len(keys) > 1 and plain and node.source != f"L[{text.variadic!r}]":
         # The trace knows the order, which can be seen in what it returns; of keywords nobody expects one.
         order = text.constant(keys, None, user_line(leaf))

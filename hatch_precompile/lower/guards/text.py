@@ -24,6 +24,8 @@ __all__ = ["GuardText", "unsupported", "user_line"]
 
 _NAME = re.compile(r"\b(?:c\d+|v\d+(?:_keys|_flat)?)\b")
 
+_TYPE_CHECK = re.compile(r"^if not \(type\((v\d+)\) is ")
+
 # Constants that are found again in each process.
 _REBOUND = ("ref", "parametrized", "if-imported")
 
@@ -48,16 +50,21 @@ class GuardText:
     def end_stub(self) -> None:
         """What is written so far, and needs no constant, is what an entry asks before it is loaded.
 
-        Nor may it need a variable whose value needs one: the stub would raise, and so refuse, for ever.
+        Nor may it need a variable whose value needs one: the stub would raise, and so refuse, for ever. Nor
+        one of which a check is left out that says of which class it is: what is asked of another class may be
+        a property, which dynamo would not have run.
         """
         self._items[:] = flat(self._items)
         self._stub = []
         missing: set[str] = set()
+        known: set[str] = set()
         for line in flat(self._items):
             names = set(_NAME.findall(line))
             if names & missing or any(name.startswith("c") for name in names):
-                missing.update(re.findall(rf"^({_NAME.pattern}) = ", line))
+                made = re.findall(rf"^({_NAME.pattern}) = ", line)
+                missing.update(made or {name for name in names - known if name.startswith("v")})
             else:
+                known.update(_TYPE_CHECK.findall(line))
                 self._stub.append(line)
 
     @contextlib.contextmanager
