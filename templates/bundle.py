@@ -12,6 +12,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from . import graphs
+from .errors import raised_by_signal
 from .references import Damaged, decode
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Bundle:
             with open(self._path(name), "rb") as file:
                 content = file.read()
         except (OSError, ValueError) as error:  # ValueError: no name of a file
+            if raised_by_signal(error):
+                raise
             raise Damaged(f"{name} cannot be read ({getattr(error, 'strerror', error)})") from None
         if hashlib.sha256(content).hexdigest() != expected:
             raise Damaged(f"{name} is damaged (its sha256 is not the manifest's)")
@@ -140,8 +143,9 @@ class Bundle:
         torch = sys.modules["torch"]
         data = bytearray(self.read(record["file"]))
         dtype = getattr(torch, record["dtype"])
-        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
-        return flat.reshape(record["size"])
+        with torch.inference_mode(False):  # other calls than the first need not be in it
+            flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+            return flat.reshape(record["size"])
 
     def resume_code(self, number: int) -> CodeType:
         record = self.manifest["resumes"][number]

@@ -10,6 +10,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .advice import remedy
+from .errors import raised_by_signal
 from .references import function_with
 
 if TYPE_CHECKING:
@@ -193,7 +194,9 @@ def _first_failure(entry: Entry, frame_locals: dict[str, Any]) -> _Stop | None:
     try:
         if entry.readable(frame_locals):
             return None
-    except Exception:
+    except Exception as error:
+        if raised_by_signal(error):
+            raise
         refused.append(last)  # as torch's lookup takes it
     finally:
         sys.settrace(before)
@@ -212,6 +215,8 @@ def _words(entry: Entry, check: str, stop: _Stop) -> str:
             "a tracer, a dispatch mode or a functorch transform is active, "
             'or torch.compiler.disable, or torch.compiler.set_stance("force_eager")'
         )
+    if check == "not in_checkpoint()":
+        return "the call is made by torch.utils.checkpoint with use_reentrant=True, and draws random numbers"
     if check.startswith("environment("):
         name = check.partition("'")[2].partition("'")[0]
         return f"the environment variable {name}, which the traced code reads, is not as it was at the build"
