@@ -40,6 +40,7 @@ class Installation:
         self.package = package
         self.mode = mode
         self.lock = threading.RLock()
+        self._forking: set[int] = set()  # threads that hold the lock for it
         self.reason = ""
         self.entrypoints: dict[str, Entrypoint] = {}
         self.frames: list[Frame] = []
@@ -72,14 +73,17 @@ class Installation:
     def _hold(self) -> None:
         # Loading takes milliseconds, or seconds where torch's wrappers for autograd come in. Longer is a
         # thread that waits for this one, which must not wait in its turn.
-        self._held = self.lock.acquire(timeout=FORK_WAITS)
+        if self.lock.acquire(timeout=FORK_WAITS):
+            self._forking.add(threading.get_ident())
 
     def _release(self) -> None:
-        if self._held:
+        if threading.get_ident() in self._forking:
+            self._forking.remove(threading.get_ident())
             self.lock.release()
 
     def _renew(self) -> None:
         self.lock = threading.RLock()
+        self._forking = set()
 
     # -- installing ------------------------------------------------------------------------------
 
@@ -240,7 +244,14 @@ class Installation:
     def find_answer(self) -> Callable[..., Callable[..., Any] | None]:
         """What answers misses; its module comes in with the first of them."""
         with self.lock:  # the import alone: a miss waits for nobody's loading
-            from .misses import answer
+            try:
+                from .misses import answer
+            except (ImportError, OSError) as error:  # the package is gone since it was imported
+                if raised_by_signal(error):
+                    raise
+                if not self.reason:
+                    self._give_up(error)
+                answer = _unanswered
         self.answer = answer if self.recorder is None else self.recorder.around(answer)
         return self.answer
 
@@ -349,6 +360,17 @@ class Installation:
                 entrypoint.deactivate()
             for frame in self.frames:
                 frame.retire()
+            if self._bundle is not None and self._bundle.fixed_weights:
+                from .weights import stop_watching
+
+                stop_watching()
+
+
+def _unanswered(frame: Frame, site: Any, frame_locals: dict[str, Any], *, under_compile: bool) -> None:
+    """A miss that nobody can explain. Raises PrecompileError with on-miss = "error"."""
+    for owner in frame.owners:
+        if owner.on_miss == "error":
+            raise PrecompileError(f"no entry of {owner.name} fits this call, and its package is gone")
 
 
 def _cells(directory: str, missing: Missing) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .activation import current
-from .errors import PrecompileError, warn
+from .errors import PrecompileError, raised_by_signal, warn
 
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame, Site
@@ -76,9 +76,14 @@ def _tell_unserved(owners: list[Entrypoint], frame: Frame, frame_locals: dict[st
     own = [owner for owner in owners if owner.owns(frame)]
     if not own or not frame.entries or any(entry.hits for entry in frame.entries):
         return
-    from .explanation import nearest
+    try:
+        from .explanation import nearest
 
-    report = nearest(frame, frame_locals)
+        report = nearest(frame, frame_locals)
+    except Exception as error:  # the call itself is none of this
+        if raised_by_signal(error):
+            raise
+        report = {"reason": f"it cannot be said why ({type(error).__name__}: {error})", "remedy": ""}
     advice = f"; {report['remedy']}" if report["remedy"] else ""
     names = ", ".join(owner.name for owner in own)
     warn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
 import warnings
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,6 +39,32 @@ WHOLE: dict[str, Any] = {
     "files": {},
     "format": FORMAT,
 }
+
+
+def test_a_fork_that_waited_in_vain_takes_no_lock_from_another_thread(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(installation, "FORK_WAITS", 0.01)
+    monkeypatch.setattr(installation.os, "register_at_fork", lambda **hooks: None)
+    (tmp_path / "manifest.json").write_text(json.dumps(WHOLE))
+    one = installation.Installation(str(tmp_path), "package", "")
+
+    def forks() -> None:
+        one._hold()
+        one._release()
+
+    one._hold()
+    other = threading.Thread(target=forks)
+    other.start()
+    other.join()
+    one._release()
+    free = threading.Thread(target=forks)
+    free.start()
+    free.join()
+    assert one.lock.acquire(blocking=False)
+    one.lock.release()
+    with pytest.raises(RuntimeError):
+        one.lock.release()
 
 
 class TestManifest:

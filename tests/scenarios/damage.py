@@ -212,3 +212,17 @@ def files_that_may_not_be_read() -> dict[str, Any]:
         os.seteuid(os.getuid())
         (BUNDLE / name).chmod(0o755)
     return seen
+
+
+def a_package_that_is_gone(at: str) -> dict[str, Any]:
+    """Its folder is moved away before the first call, or before the first miss: what two calls give."""
+    caller = _mlp()
+    zoo._precompiled.install()
+    if at == "the first miss":
+        caller.model(caller.x)
+    folder = Path(zoo.__file__).parent
+    folder.rename(folder.with_name("gone"))
+    with warnings.catch_warnings(record=True) as said, torch.set_grad_enabled(at == "the first miss"):
+        warnings.simplefilter("always")
+        same = [torch.allclose(caller.model(caller.x), caller.expected) for _ in range(2)]
+    return {"said": [str(warning.message) for warning in said], "same": same}

@@ -61,3 +61,11 @@ def test_what_may_not_be_read_is_named(open_to_all: Site) -> None:
         assert name in said[0]
         assert "Permission denied" in said[0]
         assert "reinstall the package" in said[0]
+
+
+@pytest.mark.parametrize("at", ["the first call", "the first miss"])
+def test_a_package_that_is_gone_is_said_once(zoo_copy: Site, at: str) -> None:
+    seen = zoo_copy.play("damage.a_package_that_is_gone", at=at)
+    assert seen["same"] == [True, True]
+    (said,) = seen["said"]
+    assert "No module named 'zoo._precompiled." in said
