@@ -9,11 +9,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
+from operator import is_
+from sys import _getframe as frame_of
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import torch_private
-from .errors import raised_by_signal
+from .errors import Unfit, raised_by_signal
 from .prologue import arguments_of, is_simple, with_constants, with_prologue
 from .references import CODE_CONSTANT, Stale, check, function_with, original, resolve
 
@@ -119,8 +122,14 @@ class Frame:
         with installation.lock:  # our own modules, too: a fork waits until they are in
             if self.loaded or installation.uninstalled:
                 return
-            from .entries import heads
-
+            try:
+                from .entries import heads
+            except (ImportError, OSError) as error:  # the package is gone since it was imported
+                if raised_by_signal(error):
+                    raise
+                self.loaded = True
+                installation.leave_out(self, self.record, Unfit(str(error)))
+                return
             found = heads(self)
         # Not under the lock: this may import, and an import waits for other threads' imports.
         entries = [entry for head in found if (entry := head()) is not None]
@@ -154,7 +163,8 @@ class Frame:
                 raise
             if guard is not entry.stub:
                 return True
-            if not entry.load():
+            # What it makes at its load must not be part of a transform, or seen by a mode.
+            if not torch_private.may_serve() or not entry.load():
                 return False
 
     def missed(
@@ -162,6 +172,8 @@ class Frame:
     ) -> Callable[..., Any] | None:
         """What serves a call that no entry takes, or None. Raises PrecompileError where `on-miss` says so."""
         if self.installation.uninstalled or not torch_private.may_serve():
+            return None
+        if torch_private.is_traced_symbolically():
             return None
         answer = self.installation.answer or self.installation.find_answer()
         return answer(self, site, frame_locals, under_compile=under_compile)
@@ -181,27 +193,31 @@ class Site:
         self.function = function
         self.globals = function.__globals__ if function is not None else frame.globals
         self.closure = function.__closure__ if function is not None else None
+        maker: Any = function or FunctionType(_NOTHING, self.globals)
+        self.builtins: dict[str, Any] = maker.__builtins__
         self.by_cells = function is None and bool(body.co_freevars)
         self._runs: dict[Any, Any] = {}
         self._twin: FunctionType | None = None
         self._jitted: Any = None
-        package = frame.installation.package.replace(".", "_")
-        self.name = f"__precompiled_{package}_{frame.number}_{len(frame.sites)}"
+        # Not one name for a.b and a_b.
+        package = frame.installation.package.replace("_", "_u").replace(".", "_d")
+        self.name = f"__precompiled_{package}_{next(_numbers)}"
         try:
-            self.code = with_prologue(body, self.name, cells=self.by_cells)
+            self.code = with_prologue(body, self.name)
         except ValueError as error:
             raise Stale(str(error)) from None
         torch_private.leave_untraced_code(self.code)
-        self.globals[self.name] = self._dispatcher()
+        # Not among the module's own names: a copy of the function may have others, or be sent elsewhere.
+        self.builtins[self.name] = self._dispatcher()
 
         self.undo: Callable[[], None] = self._give_back
 
     def _give_back(self) -> None:
         """Give the function the code back that it had. If somebody has given it another since, the prologue
-        in that one is marked, and goes when they give theirs back."""
-        self.globals[self.name]._precompiled_retired = True
+        in that one finds nobody to ask, and goes when they give theirs back."""
+        self.builtins.pop(self.name, None)
         if self.function is not None and self.function.__code__ is self.code:
-            self.function.__code__ = _in_use(self.body, self.globals)
+            self.function.__code__ = _in_use(self.body, self.builtins)
 
     def eager(self, frame_locals: dict[str, Any] | None = None) -> FunctionType:
         """The function as it is without us. frame_locals: where the cells are, if it is made of them."""
@@ -251,7 +267,8 @@ class Site:
         tracing = torch_private.tracing_state
         simple = is_simple(self.body)
         names = self.body.co_freevars
-        closure = self.closure
+        closure, own_globals = self.closure, self.globals
+        depth = 1 if frame.installation.recorder is None else frame.installation.recorder.depth
 
         def dispatch(frame_locals: dict[str, Any]) -> Callable[..., Any] | None:
             if is_compiling():
@@ -261,8 +278,13 @@ class Site:
                 return None
             if tracing() is not None:
                 return None  # guards would be recorded, and warned about
-            if names:
-                _fill_in(frame_locals, names, closure)
+            caller = frame_of(depth)
+            cells = tuple([frame_locals.pop(name) for name in names]) if names else None
+            if caller.f_globals is not own_globals or (closure is not None and not _same(closure, cells)):
+                # A function was made of this one's code: guards and entry know other variables.
+                return _copied(site, caller.f_globals, cells, frame_locals, hooked)
+            if cells is not None:
+                _fill_in(frame_locals, names, cells)
             if hooked is not None:
                 return _under_compile(site, frame_locals, hooked)
             entries = frame.latest
@@ -293,18 +315,25 @@ class Site:
         return dispatch if recorder is None else recorder.watching(frame, dispatch)
 
 
+_numbers = count()
+
+# Code that does nothing.
+_NOTHING = (lambda: None).__code__
+
 # The cells of free variables among the locals of a frame; no name of a variable.
 CELLS = "<cells>"
 
 
-def _fill_in(frame_locals: dict[str, Any], names: tuple[str, ...], closure: Any) -> None:
+def _same(closure: tuple[Any, ...], cells: tuple[Any, ...] | None) -> bool:
+    return cells is not None and all(map(is_, closure, cells))
+
+
+def _fill_in(frame_locals: dict[str, Any], names: tuple[str, ...], cells: tuple[Any, ...]) -> None:
     """Put the values of free variables where dynamo's guards look for them, as far as they have one."""
-    cells = closure if closure is not None else tuple([frame_locals.pop(name) for name in names])
     for name, cell in zip(names, cells, strict=True):
         with suppress(ValueError):  # an empty cell
             frame_locals[name] = cell.cell_contents
-    if closure is None:
-        frame_locals[CELLS] = cells
+    frame_locals[CELLS] = cells
 
 
 def _under_compile(site: Site, frame_locals: dict[str, Any], hooked: Any) -> Callable[..., Any]:
@@ -318,6 +347,20 @@ def _under_compile(site: Site, frame_locals: dict[str, Any], hooked: Any) -> Cal
             return site.runner(found, frame_locals)
         frame.missed(site, frame_locals, under_compile=True)
         return site.call_of(site.eager(frame_locals), frame_locals)
+    finally:
+        torch_private.set_eval_frame(hooked)
+
+
+def _copied(
+    site: Site, module_globals: dict[str, Any], cells: Any, frame_locals: dict[str, Any], hooked: Any
+) -> Callable[..., Any] | None:
+    """The same for a function that somebody made of this one's code; None: its body."""
+    if hooked is None:
+        return None
+    torch_private.set_eval_frame(None)
+    try:
+        function = FunctionType(site.body, module_globals, site.body.co_name, None, cells)
+        return site.call_of(function, frame_locals)
     finally:
         torch_private.set_eval_frame(hooked)
 
@@ -339,6 +382,9 @@ def _call_with(run: Callable[..., Any], code: CodeType, frame_locals: dict[str, 
 
 torch_private.leave_untraced(_call_with, below=False)
 torch_private.leave_untraced(_under_compile, below=False)
+torch_private.leave_untraced(_copied, below=False)
+torch_private.leave_untraced(_same, below=True)
+torch_private.leave_untraced(_fill_in, below=True)
 
 
 # What a guard raises by itself where something is not as it was.
@@ -373,11 +419,11 @@ def _function(value: Any) -> FunctionType:
     return value
 
 
-def _in_use(code: CodeType, module_globals: dict[str, Any]) -> CodeType:
+def _in_use(code: CodeType, builtins: dict[str, Any]) -> CodeType:
     """Code without the prologues of entrypoints that were uninstalled, of any wheel."""
     while original(code) is not code:
-        dispatcher = module_globals.get(code.co_names[-1]) if code.co_names else None
-        if not getattr(dispatcher, "_precompiled_retired", False):
+        name = code.co_names[-1] if code.co_names else ""
+        if not name.startswith("__precompiled_") or name in builtins:
             break
         code = code.co_consts[-1]
     return code
@@ -476,12 +522,17 @@ class _SkippedSite(Site):
 
     def _dispatcher(self) -> Callable[[dict[str, Any]], Callable[..., Any] | None]:
         is_compiling, hook = torch_private.is_compiling, torch_private.eval_frame_callback
+        names, closure = self.body.co_freevars, self.closure or ()
 
         def dispatch(frame_locals: dict[str, Any]) -> Callable[..., Any] | None:
             if is_compiling():
                 return None
+            caller, hooked = frame_of(1), hook()
+            cells = tuple([frame_locals.pop(name) for name in names])
+            if caller.f_globals is not self.globals or not _same(closure, cells):
+                return _copied(self, caller.f_globals, cells or None, frame_locals, hooked)
             run: Callable[..., Any] = self.eager()
-            if hook() is None:
+            if hooked is None:
                 run = self.entrypoint.enclosing(run)
             return self.call_of(run, frame_locals)
 

@@ -34,26 +34,28 @@ def arguments_of(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
 
 
-def with_prologue(code: CodeType, name: str, *, cells: bool = False) -> CodeType:
-    """The code, which first calls the global `name` with a dict of its arguments.
+def with_prologue(code: CodeType, name: str) -> CodeType:
+    """The code, which first calls the builtin `name` with a dict of its arguments and the cells of its free
+    variables.
 
     Where that gives a function, it is called instead of the body: with the arguments where they can be
-    passed by position, else with none. cells: put the cells of free variables into the dict as well.
-    Raises ValueError for code that cannot have a prologue: a generator's, a coroutine's.
+    passed by position, else with none. Where there is no such name, as in a process that was sent the code
+    by value, the body runs. Raises ValueError for code that cannot have a prologue: a generator's, a
+    coroutine's.
     """
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise ValueError(f"{code.co_qualname} is a generator or a coroutine")
     names = arguments_of(code)
     text = _Assembler()
-    keys = (*names, *code.co_freevars) if cells else names
+    keys = (*names, *code.co_freevars)
     consts = (*code.co_consts, keys)
     text.add("LOAD_GLOBAL", len(code.co_names) << 1 | 1)
+    asked = len(text) // 2
     for index, argument in enumerate(names):
         text.add("LOAD_DEREF" if argument in code.co_cellvars else "LOAD_FAST", index)
-    if cells:
-        first = code.co_nlocals + len([name for name in code.co_cellvars if name not in code.co_varnames])
-        for index in range(len(code.co_freevars)):
-            text.add("LOAD_CLOSURE" if _VERSION < (3, 13) else "LOAD_FAST", first + index)
+    first = code.co_nlocals + len([name for name in code.co_cellvars if name not in code.co_varnames])
+    for index in range(len(code.co_freevars)):
+        text.add("LOAD_CLOSURE" if _VERSION < (3, 13) else "LOAD_FAST", first + index)
     text.add("LOAD_CONST", len(code.co_consts))
     text.add("BUILD_CONST_KEY_MAP", len(keys))
     text.call(1)
@@ -69,15 +71,17 @@ def with_prologue(code: CodeType, name: str, *, cells: bool = False) -> CodeType
     text.add("COPY", 1)
     text.add("POP_JUMP_FORWARD_IF_NONE" if _VERSION < (3, 12) else "POP_JUMP_IF_NONE", len(serve) // 2)
     text.append(serve)
-    text.add("POP_TOP")
+    end = len(text) // 2
+    text.add("POP_TOP")  # None, or the NameError
     start = _after_resume(code.co_code)
+    without_name = (start // 2, asked, start // 2 + end, 0)
     return code.replace(
         co_code=code.co_code[:start] + bytes(text) + code.co_code[start:],
         co_consts=(*consts, MARK, code),
         co_names=(*code.co_names, name),
         co_stacksize=max(code.co_stacksize, len(keys) + 4),
         co_linetable=_with_lines(code.co_linetable, start // 2, len(text) // 2),
-        co_exceptiontable=_shifted(code.co_exceptiontable, len(text) // 2),
+        co_exceptiontable=_entry(*without_name) + _shifted(code.co_exceptiontable, len(text) // 2),
     )
 
 
@@ -163,9 +167,14 @@ def _shifted(table: bytes, units: int) -> bytes:
     result = bytearray()
     for index in range(0, len(numbers), 4):
         start, length, target, depth = numbers[index : index + 4]
-        entry = b"".join(map(_varint, (start + units, length, target + units, depth)))
-        result += bytes((entry[0] | 128,)) + entry[1:]
+        result += _entry(start + units, length, target + units, depth)
     return bytes(result)
+
+
+def _entry(start: int, length: int, target: int, depth: int) -> bytes:
+    """Of the table of exception handlers: its first byte has the highest bit set."""
+    entry = b"".join(map(_varint, (start, length, target, depth)))
+    return bytes((entry[0] | 128,)) + entry[1:]
 
 
 def _varint(number: int) -> bytes:

@@ -86,7 +86,6 @@ class TestResolve:
 def activated(function: FunctionType) -> FunctionType:
     """A function with the code that an activated entrypoint has."""
     function.__code__ = with_prologue(function.__code__, "__precompiled_test")
-    function.__globals__["__precompiled_test"] = lambda _: None
     return function
 
 

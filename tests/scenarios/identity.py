@@ -7,9 +7,11 @@ import inspect
 import io
 import pickle
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import lab
 import probe
 import torch
@@ -24,11 +26,28 @@ def keywords() -> torch.Tensor:
     return core.keywords(X, 1.0, scale=3.0, more=2.0)
 
 
+def copy_of(
+    function: types.FunctionType, module_globals: dict[str, Any], closure: tuple[types.CellType, ...] = ()
+) -> types.FunctionType:
+    return types.FunctionType(function.__code__, module_globals, closure=closure or None)
+
+
+def by_value(module: types.ModuleType, value: Any) -> bytes:
+    """A pickle for processes that do not have the module."""
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        content: bytes = cloudpickle.dumps(value)
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    return content
+
+
 def answers_of_expressions(expressions: dict[str, str]) -> dict[str, Any]:
     """After some calls."""
-    modules = {module.__name__: module for module in (functools, inspect, io, pickle, sys, torch, lab)}
-    names = {**modules, "core": core, "x": X}
+    modules = {module.__name__: module for module in (functools, inspect, io, pickle, sys, torch, types, lab)}
+    names = {**modules, "core": core, "x": X, "copy_of": copy_of, "by_value": by_value}
     core.scaled(X)
+    core.outer(X)
     core.Base()(X)
     keywords()
     return {name: eval(expression, names) for name, expression in expressions.items()}

@@ -41,7 +41,20 @@ class TestLooks:
         "scripted model": "torch.jit.script(core.Base())(x).tolist()",
         "traced": "torch.jit.trace(core.scriptable, (x,)).code",
         "symbolically traced": "torch.fx.symbolic_trace(core.Base()).code",
+        "symbolically traced, where a miss is an error": "torch.fx.symbolic_trace(core.Strict()).code",
+        "symbolically traced, where a miss is compiled": "torch.fx.symbolic_trace(core.Jitted()).code",
         "exported": "torch.export.export(core.Base(), (x,)).graph_module.code",
+        "copied with other globals": "copy_of(core.outer, {**vars(core), 'inner': torch.cos})(x).tolist()",
+        "copied with few globals": "copy_of(core.outer, {'inner': torch.cos})(x).tolist()",
+        "copied with another cell": (
+            "copy_of(core.shifted, vars(core), (types.CellType(100.0),))(x).tolist(), "
+            "core.shifted(x).tolist()"
+        ),
+        "copied and compiled": (
+            "torch.compile(copy_of(core.outer, {**vars(core), 'inner': torch.cos}), fullgraph=True, "
+            "backend='eager')(x).tolist()"
+        ),
+        "pickled by value": "pickle.loads(by_value(core, core.Base))()(x).tolist()",
         "wrapped by functools": "sorted(vars(functools.wraps(core.scaled)(lambda: 0)))",
     }
 

@@ -813,6 +813,41 @@ class TestRuntime:
         assert seen == [False]
         assert may_serve()
 
+    def test_a_symbolic_trace_is_seen(self) -> None:
+        seen: list[bool] = []
+        traced = runtime("torch_private").is_traced_symbolically
+        torch.fx.symbolic_trace(lambda x: (seen.append(traced()), x)[1])
+        assert [*seen, traced()] == [True, False]
+
+    def test_both_calls_of_a_reentrant_checkpoint_are_seen(self) -> None:
+        in_checkpoint = runtime("torch_private").in_checkpoint
+        seen: list[bool] = []
+
+        def look(x: torch.Tensor) -> torch.Tensor:
+            seen.append(in_checkpoint())
+            return x * 2
+
+        x = torch.ones(2, requires_grad=True)
+        torch.utils.checkpoint.checkpoint(look, x, use_reentrant=True).sum().backward()
+        with torch.no_grad():
+            look(x)
+        assert [*seen, in_checkpoint()] == [True, True, False, False]
+
+    def test_steps_of_optimizers_are_seen_without_a_hook_of_modules(self) -> None:
+        after_optimizer_steps = runtime("torch_private").after_optimizer_steps
+        before = torch.utils.hooks.RemovableHandle.next_id
+        seen: list[Any] = []
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        after_optimizer_steps("a test", seen.append)
+        try:
+            optimizer.step()
+        finally:
+            after_optimizer_steps("a test", None)
+        optimizer.step()
+        assert seen == [optimizer]
+        assert torch.utils.hooks.RemovableHandle.next_id == before
+
     def test_saved_tensors_hooks_are_asked_for(self) -> None:
         ask = torch._C._autograd._top_saved_tensors_default_hooks
         assert ask(True) is None

@@ -1,0 +1,86 @@
+"""A prologue in whatever code: with somebody to ask, and with nobody."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from hatch_precompile.runtime import runtime
+
+with_prologue = runtime("prologue").with_prologue
+
+NAME = "__precompiled_of_a_test"
+
+
+def made(by: int) -> dict[str, Callable[..., Any]]:
+    def plain(x: int) -> int:
+        return x + 1
+
+    def with_cells(x: int) -> int:
+        return x + by
+
+    def with_own_cells(x: int) -> int:
+        return sum(x for _ in range(by))
+
+    def handling(x: int) -> int:
+        try:
+            return {}[x]  # type: ignore[no-any-return]
+        except KeyError:
+            try:
+                raise ValueError(x)
+            except ValueError as error:
+                return int(error.args[0])
+        finally:
+            x += 1
+
+    def in_every_way(x: int, /, *rest: int, more: int = 2, **named: int) -> tuple[Any, ...]:
+        return x, rest, more, named
+
+    return {each.__name__: each for each in (plain, with_cells, with_own_cells, handling, in_every_way)}
+
+
+def prologued(name: str) -> tuple[Any, Any]:
+    """A function, and the same with a prologue."""
+    function = made(3)[name]
+    assert isinstance(function, FunctionType)
+    other = FunctionType(
+        with_prologue(function.__code__, NAME), {}, None, function.__defaults__, function.__closure__
+    )
+    other.__kwdefaults__ = function.__kwdefaults__
+    return function, other
+
+
+@pytest.mark.parametrize("name", made(0))
+class TestPrologue:
+    def test_the_body_runs_where_there_is_nobody_to_ask(self, name: str) -> None:
+        function, other = prologued(name)
+        assert not hasattr(builtins, NAME)
+        assert other(5) == function(5)
+
+    def test_the_body_runs_where_nobody_answers(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[dict[str, Any]] = []
+        monkeypatch.setattr(builtins, NAME, asked.append, raising=False)
+        function, other = prologued(name)
+        assert other(5) == function(5)
+        (given,) = asked
+        assert given["x"] == 5
+        cells = [given[cell] for cell in function.__code__.co_freevars]
+        assert cells == list(function.__closure__ or ())
+        assert len(given) == len(cells) + (4 if name == "in_every_way" else 1)
+
+    def test_what_answers_runs_instead(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(builtins, NAME, lambda given: lambda *args: ("served", *args), raising=False)
+        _, other = prologued(name)
+        assert other(5) == (("served",) if name == "in_every_way" else ("served", 5))
+
+    def test_what_is_raised_there_is_raised(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        def dispatch(given: dict[str, Any]) -> None:
+            raise NameError("of an entry")
+
+        monkeypatch.setattr(builtins, NAME, dispatch, raising=False)
+        with pytest.raises(NameError, match="of an entry"):
+            prologued(name)[1](5)
