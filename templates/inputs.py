@@ -16,6 +16,7 @@ import importlib.util
 import os
 import re
 import sys
+import weakref
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -69,22 +70,25 @@ def check_inputs(records: Any) -> None:
 # -- functions -------------------------------------------------------------------------------------
 
 
-def function_mark(function: Any, cells: bool) -> str:
-    """What of a function's code, defaults and, with `cells`, closure must not change."""
+def function_mark(function: Any, cells: str) -> str:
+    """What of a function's code, defaults and closure must not change.
+
+    cells: "" for nothing of the closure, "values", or "contents" for what is in dicts and lists, too
+    """
     text: str = fingerprint(function)
     if cells and isinstance(function, FunctionType) and function.__closure__:
-        return f"{text} {[_cell(cell) for cell in function.__closure__]!r}"
+        return f"{text} {[_cell(cell, cells == 'contents') for cell in function.__closure__]!r}"
     return text
 
 
-def _cell(cell: Any) -> Any:
+def _cell(cell: Any, held: bool) -> Any:
     try:
-        return mark(cell.cell_contents)
+        return mark(cell.cell_contents, held)
     except ValueError:
         return "empty"
 
 
-def _function(module: str, steps: Any, expected: str, cells: bool) -> None:
+def _function(module: str, steps: Any, expected: str, cells: str) -> None:
     if _left_out(module):
         return
     if function_mark(resolve(module, steps), cells) != expected:
@@ -210,7 +214,9 @@ def _may_be_registered(base: Any) -> Callable[[type], bool]:
 def _may_say_yes(ask: Callable[[type], Any], cls: type) -> bool:
     try:
         return ask(cls) not in (False, NotImplemented)
-    except Exception:  # a Protocol's, for one, looks at who asks
+    except Exception as error:  # a Protocol's, for one, looks at who asks
+        if raised_by_signal(error):
+            raise
         return True
 
 
@@ -218,7 +224,9 @@ def _is_subclass(cls: type, base: type) -> bool:
     """False where it cannot be asked, as of most Protocols: then the traced code has not asked it either."""
     try:
         return issubclass(cls, base)
-    except Exception:
+    except Exception as error:
+        if raised_by_signal(error):
+            raise
         return False
 
 
@@ -292,7 +300,9 @@ def _call(function: Any, args: Any, kwargs: Any, value: Any, name: str) -> None:
 def _installed(name: str, expected: bool) -> None:
     try:
         found = importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
+    except (ImportError, ValueError) as error:
+        if raised_by_signal(error):
+            raise
         found = False
     if found is not expected:
         raise Stale(f"{name} is {'' if found else 'not '}installed, which was otherwise at the build")
@@ -303,6 +313,18 @@ def _global(module: str, name: str, expected: Any) -> None:
     found = mark(getattr(owner, name), True) if hasattr(owner, name) else None
     if found != expected:
         raise Stale(f"{module}.{name} has changed since the build")
+
+
+def _value(module: str, steps: Any, expected: Any) -> None:
+    if mark(resolve(module, steps), True) != expected:
+        raise Stale(f"{spell(module, steps)} has changed since the build")
+
+
+def _path(module: str, name: str, expected: str) -> None:
+    """A path that the trace itself has read."""
+    found = getattr(resolve(module, ()), name, None)
+    if found != expected:
+        raise Stale(f"{module}.{name} is {found!r} and was {expected!r} at the build")
 
 
 def table_mark(value: Any) -> Any:
@@ -354,7 +376,9 @@ def _file(module: str, expected: str) -> None:
     path = getattr(resolve(module, ()), "__file__", None) or ""
     try:
         found = file_mark(path)
-    except OSError:
+    except OSError as error:
+        if raised_by_signal(error):
+            raise
         found = ""
     if found != expected:
         raise Stale(f"the file of {module} has changed since the build")
@@ -389,6 +413,8 @@ _CHECKS = {
     "call": _call,
     "installed": _installed,
     "global": _global,
+    "path": _path,
+    "value": _value,
     "table": _table,
     "builtins": _builtins,
     "absent": _absent,
@@ -410,8 +436,10 @@ def hooks_of(*modules: tuple[Any, bool]) -> tuple[Any, ...]:
     """
     if _methods() != _methods_at_load():
         return ((-1, "torch.nn.Module", "another method"),)
-    # Torch numbers hooks as they are registered.
-    if sys.modules["torch.utils.hooks"].RemovableHandle.next_id == 0:
+    # Torch numbers hooks as they are registered: where it never did, only a module that was unpickled has
+    # any, which is looked for once.
+    none_yet = sys.modules["torch.utils.hooks"].RemovableHandle.next_id == 0
+    if none_yet and _are_known(modules):
         return ()
     every = sys.modules["torch.nn.modules.module"].__dict__
     found = [(-1, name, _hook(hook)) for name in HOOKS[:4] for hook in every[f"_global{name}"].values()]
@@ -423,7 +451,23 @@ def hooks_of(*modules: tuple[Any, bool]) -> tuple[Any, ...]:
             hooks = module.__dict__.get(name)
             if hooks:
                 found += [(number, name, _hook(hook)) for hook in hooks.values()]
+    if none_yet and not found:
+        for top, own in modules:
+            key = id(top), own
+            _without_hooks[key] = weakref.ref(top, functools.partial(_without_hooks.pop, key))
     return tuple(found)
+
+
+_without_hooks: dict[tuple[int, bool], weakref.ref[Any]] = {}
+
+
+def _are_known(modules: tuple[tuple[Any, bool], ...]) -> bool:
+    """Whether all of them were looked at, with what is below them, and had no hooks."""
+    for top, own in modules:
+        known = _without_hooks.get((id(top), own))
+        if known is None or known() is not top:
+            return False
+    return True
 
 
 def _methods() -> tuple[Any, ...]:

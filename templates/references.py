@@ -17,8 +17,19 @@ import sys
 from collections.abc import Callable
 from functools import reduce
 from operator import or_
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import Any
+
+from .errors import raised_by_signal
 
 __all__ = [
     "MARK",
@@ -126,6 +137,8 @@ def resolve(module: str, steps: Any) -> Any:
     try:
         return follow(found, steps)
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        if raised_by_signal(error):
+            raise
         raise Stale(f"{spell(module, steps)} is gone ({error})") from None
 
 
@@ -187,13 +200,30 @@ _OF_VALUES = {"datetime", "decimal", "fractions", "numpy", "numpy.dtypes", "oper
 
 def likeness(value: Any) -> str:
     """The fingerprint of an object that is known by its place alone: what else could stand there must not
-    pass for it. A value's text, and of anything without one its class."""
+    pass for it. A value's text, what a method of a built-in class belongs to, and of anything without such
+    its class."""
     found = fingerprint(value)
     cls = type(value)
+    if cls is BuiltinFunctionType:
+        return f"{found} of {getattr(value.__self__, '__name__', '')}"
+    if isinstance(value, _DESCRIPTORS):
+        return f"{value.__objclass__.__module__}.{value.__qualname__}"
+    if cls is re.Match:
+        return f"{fingerprint(value.re)} in {value.string!r} at {value.regs}, {value.pos} to {value.endpos}"
+    if cls.__module__.partition(".")[0] == "torch" and not found:
+        from .torch_private import settings_of
+
+        found = settings_of(value)
     if found or cls.__module__ not in _OF_VALUES or hasattr(value, "__array__"):
         return found or f"a {cls.__module__}.{cls.__qualname__}"
     text = repr(value)
     return f"a {cls.__module__}.{cls.__qualname__}{'' if ' at 0x' in text else ' ' + text}"
+
+
+_DESCRIPTORS = (
+    *(MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType),
+    *(GetSetDescriptorType, MemberDescriptorType),
+)
 
 
 def _plain_defaults(function: FunctionType) -> list[tuple[str, Any]]:

@@ -27,7 +27,7 @@ from hatch_precompile.torch_internals.dynamo import (
     tracing_frames,
     wants_fullgraph,
 )
-from hatch_precompile.torch_internals.folding.results import Call, Folded, Obstacle
+from hatch_precompile.torch_internals.folding.results import Call, Folded, Obstacle, closure_of
 from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.settings import Numbers, capture_settings, compiler_settings
 
@@ -40,6 +40,7 @@ __all__ = [
     "Numbers",
     "Obstacle",
     "capture_settings",
+    "closure_of",
     "compile_graph",
     "compiled_graph",
     "compiler_settings",

@@ -7,12 +7,15 @@ import copy
 import enum
 import gc
 import math
+import os
+import types
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from einops import rearrange
 
-from tests.inputs import absent
+from tests.inputs import absent, settings
 
 Tensor = torch.Tensor
 
@@ -100,6 +103,99 @@ def reads_globals(x: Tensor) -> Tensor:
 
 def calls_what_reads_globals(x: Tensor) -> Tensor:
     return reads_globals(x)
+
+
+@torch.compiler.allow_in_graph
+def reads_the_environment(x: Tensor) -> Tensor:
+    return x * float(os.environ.get("EXECUTED_SCALE", "2"))
+
+
+def calls_what_reads_the_environment(x: Tensor) -> Tensor:
+    return reads_the_environment(x)
+
+
+@torch.compiler.allow_in_graph
+def goes_through_the_environment(x: Tensor) -> Tensor:
+    return x * len([name for name in os.environ if name.startswith("EXECUTED")])
+
+
+def calls_what_goes_through_the_environment(x: Tensor) -> Tensor:
+    return goes_through_the_environment(x)
+
+
+@torch.compiler.allow_in_graph
+def reads_a_module(x: Tensor) -> Tensor:
+    return x * settings.SCALE
+
+
+def calls_what_reads_a_module(x: Tensor) -> Tensor:
+    return reads_a_module(x)
+
+
+SPACE = types.SimpleNamespace(inner=types.SimpleNamespace(scale=2.0))
+
+
+@torch.compiler.allow_in_graph
+def reads_an_object(x: Tensor) -> Tensor:
+    return x * SPACE.inner.scale
+
+
+def calls_what_reads_an_object(x: Tensor) -> Tensor:
+    return reads_an_object(x)
+
+
+def scaling(scale: float) -> Callable[[Tensor], Tensor]:
+    known: dict[float, float] = {}
+
+    @torch.compiler.allow_in_graph
+    def scales(x: Tensor) -> Tensor:
+        return x * known.setdefault(scale, scale)
+
+    return scales
+
+
+BY_TWO, BY_THREE = scaling(2.0), scaling(3.0)
+WITHOUT_NAME = {scaling(4.0)}
+
+
+def calls_what_was_made(x: Tensor) -> Tensor:
+    return BY_TWO(x) + BY_THREE(x)
+
+
+@torch.compiler.allow_in_graph
+def calls_each(x: Tensor) -> Tensor:
+    for scales in WITHOUT_NAME:
+        x = scales(x)
+    return x
+
+
+def calls_what_has_no_name(x: Tensor) -> Tensor:
+    return calls_each(x)
+
+
+@torch.library.custom_op("executed::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@doubled.register_fake
+def doubled_shape(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def twice(gradient: Tensor) -> Tensor:
+    return gradient * settings.TWICE
+
+
+def gradient_of_doubled(ctx: Any, gradient: Tensor) -> Tensor:
+    return twice(gradient)
+
+
+doubled.register_autograd(gradient_of_doubled)
+
+
+def calls_with_a_gradient(x: Tensor) -> Any:
+    return doubled(x).sum()
 
 
 # -- what is not there ----------------------------------------------------------------------------

@@ -16,10 +16,11 @@ import pytest
 import sympy
 import torch
 
+from hatch_precompile.errors import Unsupported
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.folding import executed as watching
 from hatch_precompile.wheel.shim import with_shim
-from tests.inputs import absent, executed, things
+from tests.inputs import absent, executed, settings, things
 from tests.inputs.capturing import captured
 
 X = torch.tensor([[1.0, 2.0, 3.0, 5.0]])
@@ -67,6 +68,20 @@ CHANGES: dict[str, tuple[Any, Change]] = {
         code(executed.Meters.__mul__, lambda self, other: other * 4.0),
     ),
     "a global of an allowed function": (executed.calls_what_reads_globals, put(executed, "SCALE", 3.0)),
+    "the environment": (
+        executed.calls_what_reads_the_environment,
+        lambda patch: patch.setenv("EXECUTED_SCALE", "3"),
+    ),
+    "a global of another module": (executed.calls_what_reads_a_module, put(settings, "SCALE", 3.0)),
+    "an attribute of an object": (
+        executed.calls_what_reads_an_object,
+        put(executed.SPACE.inner, "scale", 3.0),
+    ),
+    "a closure": (executed.calls_what_was_made, put(executed, "BY_TWO", executed.scaling(5.0))),
+    "another closure of the same code": (
+        executed.calls_what_was_made,
+        put(executed, "BY_THREE", executed.scaling(5.0)),
+    ),
     "a global that hides a builtin": (executed.rounds, put(executed, "round", lambda value: 100.0)),
     "an attribute asked for by hasattr": (executed.asks_whether_there_is, put(absent, "SHIFT", True)),
     "an attribute with a default": (executed.takes_what_there_is, put(absent, "FACTOR", 4.0)),
@@ -100,6 +115,40 @@ def test_what_has_changed_before_the_first_call_is_not_served(
     assert one.verdict() == ""
     apply(monkeypatch)
     assert one.verdict() != ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        code(executed.gradient_of_doubled, lambda ctx, gradient: gradient * 7),
+        code(executed.twice, lambda gradient: gradient * 7),
+        put(settings, "TWICE", 7.0),
+    ],
+    ids=["the function", "what it calls", "what that reads"],
+)
+def test_the_gradient_of_an_operator_is_in_the_graph(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = captured(executed.calls_with_a_gradient, X.clone().requires_grad_())
+    assert one.verdict() == ""
+    change(monkeypatch)
+    assert one.verdict() != ""
+
+
+def test_the_environment_as_a_whole_stops_the_build() -> None:
+    with pytest.raises(Unsupported, match=r"os\.environ is looked at as a whole"):
+        captured(executed.calls_what_goes_through_the_environment, X)
+
+
+def test_a_closure_that_nobody_can_find_stops_the_build() -> None:
+    with pytest.raises(Unsupported, match=r"scales is in the trace with scale = 4.0 in its closure"):
+        captured(executed.calls_what_has_no_name, X)
+
+
+def test_what_such_code_keeps_is_no_change() -> None:
+    one = captured(executed.calls_what_was_made, X)
+    known = executed.BY_TWO.__closure__[0].cell_contents  # type: ignore[attr-defined]
+    assert known == {2.0: 2.0}
+    known.clear()
+    assert one.verdict() == ""
 
 
 def test_the_wrappers_of_dynamo_around_a_module_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ hatch_precompile/lower/inputs/table.py has the table of all inputs, which names 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import enum
@@ -12,9 +13,11 @@ import functools
 import importlib
 import importlib.metadata
 import operator
+import pickle
 import platform
 import re
 import sys
+import tempfile
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +27,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.entries import modules_named
@@ -185,6 +189,16 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
         put(platform, "_uname_cache", platform.uname_result("Minix", "", "", "", "")),
         "platform._uname_cache has changed",
     ),
+    "a path of the standard library": (
+        things.asks_for_the_place,
+        put(tempfile, "tempdir", "/elsewhere"),
+        "tempfile.tempdir is '/elsewhere'",
+    ),
+    "what a protocol asks of an instance": (
+        things.asks_a_protocol,
+        lambda patch: patch.delattr(things.SCALED, "scale"),
+        "refused by a guard",
+    ),
     "a library's version": (
         things.asks_version,
         # A backport of importlib.metadata, where one is imported, has a class of its own.
@@ -342,6 +356,46 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
     ),
     "a value that is nothing": (things.asks_for_nothing, put(things, "NOTHING", None), "NOTHING"),
     "a dtype of numpy's": (things.makes_an_array, put(things, "KIND", numpy.dtype("float32")), "KIND"),
+    "a method of a built-in class": (
+        things.calls_a_method,
+        put(things, "METHOD", torch.Tensor.cos),
+        "METHOD",
+    ),
+    "one in a table": (
+        things.calls_a_method_of_a_table,
+        lambda patch: patch.setitem(things.METHODS, "a", torch.Tensor.cos),
+        "METHODS",
+    ),
+    "what a pattern matched": (
+        things.reads_what_matched,
+        put(things, "MATCHED", re.match(r"(\d+)", "7x")),
+        "MATCHED",
+    ),
+    "autocast": (
+        things.multiplies_in_mixed_precision,
+        put(things, "MIXED", torch.autocast("cpu", dtype=torch.bfloat16, enabled=False)),
+        "MIXED",
+    ),
+    "a member of an enumeration in C++": (
+        things.chooses_a_backend,
+        put(things, "BACKEND", SDPBackend.FLASH_ATTENTION),
+        "BACKEND",
+    ),
+    "an item that a defaultdict would make": (
+        things.reads_a_counted,
+        put(things, "COUNTED", collections.defaultdict(lambda: 2.0)),
+        "refused",
+    ),
+    "the order of a dict with keys of all kinds": (
+        things.returns_a_table,
+        put(things, "ORDERED", {2.5: 2.0, None: 1.0}),
+        "refused",
+    ),
+    "a table that a comparison closes over": (
+        things.compares_with_what_a_factory_made,
+        lambda patch: patch.setitem(things.LIMIT, "n", 5),
+        "__eq__",
+    ),
     "a pattern": (things.matches, put(things, "PATTERN", re.compile("b+")), "PATTERN"),
 }
 
@@ -355,6 +409,14 @@ def test_what_has_changed_before_the_first_call_is_not_served(change: str, monke
     said = one.verdict()
     assert said != ""
     assert words in said or said.startswith("refused by a guard")
+
+
+def test_a_guard_puts_nothing_into_a_defaultdict(monkeypatch: Patch) -> None:
+    one = captured(things.reads_a_counted, X)
+    other = collections.defaultdict(float, other=2.0)
+    monkeypatch.setattr(things, "COUNTED", other)
+    assert one.verdict().startswith("refused by a guard")
+    assert dict(other) == {"other": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -398,6 +460,22 @@ class TestHooks:
             assert verdict() == "refused by a guard"
         finally:
             handle.remove()
+
+    def test_a_hook_comes_with_what_is_unpickled(
+        self, verdict: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In a process that registers none torch has numbered none."""
+        plain = pickle.dumps(things.BLOCK)
+        handle = things.BLOCK.norm.register_forward_hook(doubling)
+        hooked = pickle.dumps(things.BLOCK)
+        handle.remove()
+        monkeypatch.setattr(torch.utils.hooks.RemovableHandle, "next_id", 0)
+        for _ in range(2):
+            for written, said in ((plain, ""), (hooked, "refused by a guard")):
+                monkeypatch.setattr(things, "BLOCK", pickle.loads(written))
+                for _ in range(2):
+                    assert verdict() == said
+        monkeypatch.undo()
 
     @pytest.mark.parametrize("method", ["forward", "encode"])
     def test_hooks_of_the_frames_own_module_count_if_it_calls_itself(self, method: str) -> None:
@@ -461,6 +539,7 @@ def test_what_the_trace_did_not_use_may_change(change: str, monkeypatch: Patch) 
 REFUSED = {
     things.counts_variables: "os.environ is looked at as a whole (its __len__)",
     things.reads_all_variables: "os.environ is looked at as a whole (its __iter__)",
+    things.asks_a_choosy_class: "isinstance() of Chosen, whose class has an __instancecheck__ of its own",
     things.copies_variables: "os.environ is looked at as a whole (its copy)",
     things.assumes_an_object: "tests.inputs.things.opaque() was called while tracing and its answer",
     things.asks_the_main_thread: "threading._main_thread, a _MainThread of the standard library, is in",

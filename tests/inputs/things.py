@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import collections
 import dataclasses
 import enum
 import functools
@@ -12,6 +13,7 @@ import operator
 import os
 import platform
 import re
+import tempfile
 import threading
 import typing
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from typing import Any
 import numpy
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend
 
 Tensor = torch.Tensor
 
@@ -37,6 +40,14 @@ CALLS = operator.methodcaller("sin")
 APPLIES = functools.partial(torch.add, alpha=2)
 NOTHING: Any = typing.List[int]  # noqa: UP006
 KIND = numpy.dtype("float64")
+METHOD = torch.Tensor.sin
+METHODS = {"a": torch.Tensor.sin}
+BUILTIN: Any = torch.sqrt
+MATCHED: Any = re.match(r"(\d+)", "12x")
+MIXED = torch.autocast("cpu", dtype=torch.bfloat16)
+BACKEND = SDPBackend.MATH
+COUNTED: Any = collections.defaultdict(float, scale=2.0)
+ORDERED: Any = {None: 1.0, 2.5: 2.0}
 
 
 def converts(x: Tensor) -> Tensor:
@@ -73,6 +84,90 @@ def asks_for_nothing(x: Tensor) -> Tensor:
 
 def makes_an_array(x: Tensor) -> Tensor:
     return x * torch.from_numpy(numpy.ones(4, dtype=KIND))
+
+
+def calls_a_method(x: Tensor) -> Tensor:
+    return METHOD(x)
+
+
+def calls_a_method_of_a_table(x: Tensor) -> Any:
+    return METHODS["a"](x)
+
+
+def reads_what_matched(x: Tensor) -> Tensor:
+    return x * int(MATCHED.group(1))
+
+
+def multiplies_in_mixed_precision(x: Tensor) -> Tensor:
+    with MIXED:
+        return torch.mm(x.T, x)
+
+
+def chooses_a_backend(x: Tensor) -> Tensor:
+    return x * 2 if BACKEND == SDPBackend.MATH else x + 1
+
+
+def reads_a_counted(x: Tensor) -> Any:
+    return x * COUNTED.get("scale", 1.0)
+
+
+def returns_a_table(x: Tensor) -> Any:
+    table = ORDERED.copy()
+    table["x"] = x * 2
+    return table
+
+
+def compares_with_what_a_factory_made(x: Tensor) -> Tensor:
+    return x * 2 if COMPARED == 3 else x + 1
+
+
+def _compares(table: Any) -> Any:
+    return lambda self, other: table["n"] > 2
+
+
+LIMIT = {"n": 2}
+
+
+@typing.runtime_checkable
+class HasScale(typing.Protocol):
+    scale: float
+
+
+class Choosy(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return hasattr(instance, "scale")
+
+
+class Chosen(metaclass=Choosy):
+    pass
+
+
+class Scaled:
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+
+SCALED = Scaled()
+
+
+def asks_a_protocol(x: Tensor) -> Tensor:
+    return x * 2 if isinstance(SCALED, HasScale) else x + 1
+
+
+def asks_a_choosy_class(x: Tensor) -> Tensor:
+    return x * 2 if isinstance(SCALED, Chosen) else x + 1
+
+
+def asks_for_the_place(x: Tensor) -> Tensor:
+    return x * 2 if tempfile.gettempdir() == tempfile.tempdir else x + 1
+
+
+class Compared:
+    __hash__ = None  # type: ignore[assignment]
+    __eq__ = _compares(LIMIT)
+
+
+COMPARED = Compared()
 
 
 # -- the environment and the process ---------------------------------------------------------------

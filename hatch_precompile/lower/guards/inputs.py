@@ -19,6 +19,8 @@ def require_inputs(text: GuardText, inputs: Inputs) -> None:
     """The environment must be as it was, and functions about the process must answer as they did."""
     for name, value in inputs.environment:
         text.require(f"environment({name!r}) == {value!r}", "ENVIRONMENT")
+    if inputs.draws:
+        text.require("not in_checkpoint()", "CHECKPOINT")
     for call in inputs.state:
         function = text.constant(call.function, None, call.where)
         given = [text.constant(value, None, call.where) for value in call.args]

@@ -63,11 +63,21 @@ INPUTS = (
         "function",
         "Code that dynamo runs instead of tracing it: functions marked with torch.compiler.allow_in_graph, "
         "operators' functions for shapes, special methods of enumerations and of metaclasses",
-        "as above, with the constants of its module that it reads; with the source file if it reads tables",
+        "as above, with the closure and what it reads of the environment; with the source file if it reads "
+        "tables",
         "load",
         _LEFT_OUT,
         _CHANGED,
         "the helper of an allowed function",
+    ),
+    Input(
+        "value",
+        "Globals that such code reads, of its own or another module, and attributes of objects among them",
+        "their values; of dicts and lists the source file",
+        "load",
+        _LEFT_OUT,
+        _EXECUTED,
+        "a global of another module",
     ),
     Input(
         "file",
@@ -155,6 +165,15 @@ INPUTS = (
         _LEFT_OUT,
         _CHANGED,
         "a global of the standard library",
+    ),
+    Input(
+        "path",
+        "Those that are paths, such as `tempfile.tempdir`; not below Python's own folder",
+        "the path",
+        "load",
+        _LEFT_OUT,
+        _CHANGED,
+        "a path of the standard library",
     ),
     Input(
         "table",

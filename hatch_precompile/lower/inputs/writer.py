@@ -5,33 +5,32 @@ Each thing that the trace took for constant becomes a record, is covered by one,
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import enum
-import functools
 import inspect
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.lower.names import NAME_IT, Namer, Place
+from hatch_precompile.lower.inputs.functions import FunctionRecords, nodes_of
+from hatch_precompile.lower.inputs.origin import is_librarys, is_python, is_torch
+from hatch_precompile.lower.names import NAME_IT, Namer
 from hatch_precompile.lower.parametrized import made_by_parametrize
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Call, Folded, einops_was_prepared
 from hatch_precompile.torch_internals.guardtree import GuardNode
-from hatch_precompile.torch_internals.tensors import shapes_kernel
 
-__all__ = ["Inputs", "function_reference", "inputs_of"]
+__all__ = ["Inputs", "inputs_of"]
 
 Record = tuple[Any, ...]
-Owners = dict[CodeType, tuple[type, tuple[Any, ...]]]
 
 # How a class answers to Python itself: looked up on it without any name in the code.
 _SPECIAL_WORDS = (
@@ -47,6 +46,7 @@ _SPECIAL = frozenset(f"__{word}__" for word in _SPECIAL_WORDS.split())
 # What tables by class are asked for without a guard that would show it.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, list, dict, set, type, FunctionType)
 _CALLED_MODULE = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
+_DEEP = 3  # attributes of attributes of a global
 # Answers that stay the same as long as a process lives.
 _STEADY = {
     *("is_available", "get_device_properties", "promote_types", "can_cast", "get_enum", "_assert"),
@@ -60,6 +60,7 @@ class Inputs:
 
     environment: (name, value or None); state: functions with what they answered; called: ids of the
     modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword;
+    draws: whether the graph has random numbers;
     copied: dynamo's names of objects that are not one another
     """
 
@@ -68,6 +69,7 @@ class Inputs:
     state: tuple[Call, ...] = ()
     called: frozenset[int] = frozenset()
     variadic: str = ""
+    draws: bool = False
     copied: tuple[str, ...] = ()
 
 
@@ -91,16 +93,17 @@ def inputs_of(
             obstacle.where,
             obstacle.advice,
         )
+    functions = FunctionRecords(folded, tree, namer)
     writer = _Writer(folded, tree, namer)
     records = [
-        *writer.functions([each for each in [code, *traced] if each not in resumes]),
+        *functions.of_code([each for each in [code, *traced] if each not in resumes]),
         *writer.helpers(),
         *writer.classes(),
         *writer.library_globals(),
         *writer.builtins(),
         *writer.prepared(traced),
         *writer.operators(),
-        *writer.function_attributes(),
+        *functions.of_attributes(),
         *writer.objects(),
         *(("environment", name, value) for name, value in sorted(folded.environment.items())),
         *(("installed", name, found) for name, found in sorted(folded.installed.items())),
@@ -114,6 +117,7 @@ def inputs_of(
         tuple(state),
         frozenset(folded.called),
         code.co_varnames[last] if code.co_flags & inspect.CO_VARKEYWORDS else "",
+        folded.draws,
         # Those that are one object are compared by a guard of dynamo's.
         tuple({identity: name for name, identity in folded.copied.items()}.values()),
     )
@@ -125,78 +129,10 @@ class _Writer:
         self.tree = tree
         self.namer = namer
         self.runtime = runtime("inputs")
-        self._owners: Owners | None = None
+        self._read_modules: set[tuple[str, frozenset[str]]] = set()
         self._covered: set[int] = set()  # what of the objects a record has the content of
 
-    # -- functions -------------------------------------------------------------------------------
-
-    def functions(self, codes: Sequence[CodeType]) -> Iterator[Record]:
-        known: dict[tuple[str, tuple[Any, ...]], tuple[str, bool]] = {}
-        files: set[str] = set()
-        by_code = {function.__code__: function for function in self.folded.functions}
-        everything = dict.fromkeys([*codes, *by_code, *self.folded.helpers])
-        for code in everything:
-            function = by_code.get(code)
-            place = self._place(code, function)
-            if place is None:
-                if self._is_covered(code, everything):
-                    continue
-                place = self._owned(code)
-                helper = code in self.folded.helpers
-                if place is None and (module := _module_of(code, nested=helper)) is not None:
-                    files.add(module)
-                    continue
-                if place is None:
-                    raise _nameless(code)
-            cells = function is not None and not self.folded.functions[function]
-            found = runtime("references").resolve(*place)
-            known[place] = (self.runtime.function_mark(found, cells), cells)
-        for (module, steps), (text, cells) in sorted(known.items(), key=repr):
-            yield ("function", module, steps, text, cells)
-        for module in sorted(files):
-            yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
-
-    def _place(self, code: CodeType, function: FunctionType | None) -> Place | None:
-        """Where the function is found: itself, or what its code alone is found by."""
-        if function is not None:
-            try:
-                _, module, steps, _ = self.namer.reference(function)
-                return module, tuple(steps)
-            except Unsupported:
-                pass
-        try:
-            module, steps, _ = function_reference(self.namer, code)
-            return module, tuple(steps)
-        except Unsupported:
-            return shapes_kernel(code)
-
-    def _owned(self, code: CodeType) -> Place | None:
-        """Below the class that holds the function: what `dataclasses` and decorators make has no name."""
-        if self._owners is None:
-            self._owners = _functions_of_classes()
-        cls, way = self._owners.get(code, (object, ()))
-        try:
-            _, module, steps, _ = self.namer.reference(cls)
-        except Unsupported:
-            return None
-        return (module, (*steps, *way)) if way else None
-
-    def _is_covered(self, code: CodeType, everything: Iterable[CodeType]) -> bool:
-        """Whether something else says when the code has changed."""
-        if _is_torch(code.co_filename) or _is_python(code.co_filename):
-            return True  # of torch and Python without a name: they are the versions that they were
-        if any(_contains(other, code) for other in everything if other is not code):
-            return True
-        return id(code) in self._guarded_codes()
-
-    def _guarded_codes(self) -> set[int]:
-        """Code that guards compare by identity, under a name that they found."""
-        found: set[int] = set()
-        for node in _nodes(self.tree):
-            if any(leaf.kind == "id_match_guard" for leaf in node.leaves):
-                value = node.value.__code__ if type(node.value) is FunctionType else node.value
-                found.add(id(value))
-        return found
+    # -- what ran --------------------------------------------------------------------------------
 
     def helpers(self) -> Iterator[Record]:
         """What code that ran while tracing read of its module: its answers are in the trace."""
@@ -205,15 +141,7 @@ class _Writer:
             module = own.get("__name__", "")
             if getattr(sys.modules.get(module), "__dict__", None) is not own:
                 continue  # generated, as what generated it is
-            for name in sorted(set(code.co_names) & own.keys()):
-                value = own[name]
-                if isinstance(value, type):
-                    if self._is_named(value):
-                        self.folded.classes[value] = None
-                elif isinstance(value, (dict, list, set)):
-                    files.add(module)  # it may fill up as a process goes on; this says how it begins
-                elif (found := self.runtime.mark(value, True)) != self.runtime.type_name(type(value)):
-                    yield ("global", module, name, found)
+            yield from self._read(module, (), own, frozenset(code.co_names), files)
         names = {name for code in self.folded.helpers for name in code.co_names}
         for cls in self._taking_part() if names else ():
             held = any(isinstance(vars(cls)[name], (dict, list, set)) for name in names & vars(cls).keys())
@@ -221,6 +149,35 @@ class _Writer:
                 files.add(cls.__module__)
         for module in sorted(files):
             yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+
+    def _read(
+        self, module: str, way: tuple[Any, ...], own: Any, names: frozenset[str], files: set[str]
+    ) -> Iterator[Record]:
+        """Of a module's dict, or of that of an object below it, what code with these names may have read.
+        files: of the modules whose text says what is not compared"""
+        for name in sorted(names & own.keys()):
+            value, steps = own[name], (*way, ("a", name))
+            if isinstance(value, type):
+                if self._is_named(value):
+                    self.folded.classes[value] = None
+            elif isinstance(value, (dict, list, set)):
+                files.add(module)  # it may fill up as a process goes on; this says how it begins
+            elif isinstance(value, ModuleType):
+                other = value.__name__
+                known = sys.modules.get(other) is value and not is_librarys(value)
+                if not way and known and (other, names) not in self._read_modules:
+                    self._read_modules.add((other, names))
+                    yield from self._read(other, (), vars(value), names, files)
+            elif (found := self.runtime.mark(value, True)) != self.runtime.type_name(type(value)):
+                yield ("value", module, steps, found)
+            elif len(way) < _DEEP and self._may_hold(value):
+                yield from self._read(module, steps, vars(value), names, files)
+
+    def _may_hold(self, value: Any) -> bool:
+        """Whether an object is one of the program's, or made of what the program put into it."""
+        cls = type(value)
+        made = cls in (SimpleNamespace, argparse.Namespace) or not self._needs_no_row(cls)
+        return made and type(getattr(value, "__dict__", None)) is dict and not callable(value)
 
     def _is_named(self, cls: type) -> bool:
         try:
@@ -234,7 +191,7 @@ class _Writer:
         names: dict[str, set[str]] = {}
         for module, name in self.folded.builtins:
             found = sys.modules.get(module)
-            own = not _is_torch(getattr(found, "__file__", None) or "")
+            own = not is_torch(getattr(found, "__file__", None) or "")
             if found is not None and own and name not in vars(found):
                 names.setdefault(module, set()).add(name)
         for module, hidden in sorted(names.items()):
@@ -254,19 +211,6 @@ class _Writer:
 
     def operators(self) -> Iterator[Record]:
         yield from (("operator", *each) for each in sorted(self.folded.operators.items()))
-
-    def function_attributes(self) -> Iterator[Record]:
-        for function, name in self.folded.looked_at:
-            place = self._place(function.__code__, function)
-            if place is None:
-                if self._is_covered(function.__code__, [each.__code__ for each in self.folded.functions]):
-                    continue
-                module = _module_of(function.__code__, nested=True)
-                if module is None:
-                    raise _nameless(function.__code__)
-                yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
-            else:
-                yield ("attribute", *place, name, self.runtime.attribute_mark(function, name))
 
     # -- classes ---------------------------------------------------------------------------------
 
@@ -313,7 +257,7 @@ class _Writer:
     def _taking_part(self) -> list[type]:
         """The classes of the trace and of its guards, and their own classes."""
         found = dict.fromkeys([torch.Tensor, *self.folded.classes])
-        for node in _nodes(self.tree):
+        for node in nodes_of(self.tree):
             if node.leaves:
                 found[type(node.value)] = None
                 if isinstance(node.value, type):
@@ -328,7 +272,7 @@ class _Writer:
             return True  # known by its parts, each time it is met
         module = sys.modules.get(cls.__module__)
         file = getattr(module, "__file__", None) or "<frozen>"
-        return _is_torch(file) or _is_python(file)
+        return is_torch(file) or is_python(file)
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -351,14 +295,17 @@ class _Writer:
                     "Ask for it outside of the traced code.",
                 )
             self._covered.add(id(value))
-            yield ("global", module, name, found)
+            if isinstance(value, str) and Path(value).is_absolute() and not is_python(value):
+                yield ("path", module, name, value)
+            else:
+                yield ("global", module, name, found)
 
     def _looked_up(self, table: dict[type, Any]) -> tuple[Record, Record]:
         """What it has for classes of the trace, and those that it has nothing for. Others register theirs."""
         met: set[type[Any]] = {
             *_PLAIN,
             *self.folded.classes,
-            *(type(node.value) for node in _nodes(self.tree) if node.leaves),
+            *(type(node.value) for node in nodes_of(self.tree) if node.leaves),
         }
         name, mark = self.runtime.type_name, self.runtime.table_mark
         entries = ((name(cls), mark(table[cls])) for cls in met & table.keys())
@@ -397,85 +344,8 @@ class _Writer:
         return ("call", function, args, kwargs, value, name)
 
 
-def _nameless(code: CodeType) -> Unsupported:
-    return Unsupported(
-        f"the code of {code.co_qualname} is in the trace and has no name that another "
-        "process could find it by, to see whether it is still the same",
-        f"{code.co_filename}:{code.co_firstlineno}",
-        NAME_IT,
-    )
-
-
-def function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[str, Any, str]:
-    """(module, steps, fingerprint) of the function with this code: its default arguments count, too.
-
-    Of the code itself where no function with it has a name. Raises Unsupported where that has none.
-    """
-    _, module, steps, fingerprint = namer.reference(code, None, where)
-    if steps and steps[-1] == ("a", "__code__"):
-        references = runtime("references")
-        way = steps[:-1]
-        function = references.resolve(module, way)
-        if isinstance(function, MethodType):  # a class method is read bound
-            function, way = function.__func__, (*way, ("a", "__func__"))
-        if isinstance(function, FunctionType):
-            return module, way, references.fingerprint(function)
-    return module, steps, fingerprint
-
-
 def _fields(cls: type) -> list[Any]:
     return list(vars(cls).get("__dataclass_fields__", {}).values())
-
-
-def _nodes(tree: GuardNode) -> Iterator[GuardNode]:
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        pending += node.children
-        yield node
-
-
-def _contains(code: CodeType, inner: CodeType) -> bool:
-    return any(
-        constant is inner or _contains(constant, inner)
-        for constant in code.co_consts
-        if isinstance(constant, CodeType)
-    )
-
-
-def _functions_of_classes() -> Owners:
-    """By code, the class that holds a function, and the way there."""
-    found: Owners = {}
-    pending: list[type] = [object]
-    seen: set[type] = set()
-    while pending:
-        cls = pending.pop()
-        if cls in seen:
-            continue
-        seen.add(cls)
-        pending += type.__subclasses__(cls)
-        for name, field in vars(cls).get("__dataclass_fields__", {}).items():
-            if type(field.default_factory) is FunctionType:
-                way = (("d", "__dataclass_fields__"), ("i", name), ("a", "default_factory"))
-                found.setdefault(field.default_factory.__code__, (cls, way))
-        for name, value in list(vars(cls).items()):
-            for part in _PARTS.get(type(value), ()):
-                inner = getattr(value, part) if part else value
-                if type(inner) is FunctionType:
-                    steps = (("d", name), ("a", part)) if part else (("d", name),)
-                    found.setdefault(inner.__code__, (cls, steps))
-    return found
-
-
-# Where the kinds of things that classes hold keep their functions.
-_PARTS: dict[type, tuple[str, ...]] = {
-    FunctionType: ("",),
-    staticmethod: ("__func__",),
-    classmethod: ("__func__",),
-    property: ("fget", "fset", "fdel"),
-    functools.cached_property: ("func",),
-    functools.partialmethod: ("func",),
-}
 
 
 def _defined_at(cls: type) -> str:
@@ -487,27 +357,5 @@ def _defined_at(cls: type) -> str:
         return f"module {cls.__module__}"
 
 
-def _module_of(code: CodeType, *, nested: bool) -> str | None:
-    """The module with the code of a function that nothing names, such as a lambda given to a registry.
-
-    nested: of one that was made in a function, too: what it has in its closure does not count then.
-    """
-    if "<locals>" in code.co_qualname and not nested:
-        return None
-    for name, module in sorted(sys.modules.items()):
-        if name != "__main__" and getattr(module, "__file__", None) == code.co_filename:
-            return name
-    return None
-
-
 def _is_compilers(cls: type) -> bool:
     return cls.__module__.startswith(("torch._dynamo", "torch._inductor", "hatch_precompile"))
-
-
-def _is_torch(filename: str) -> bool:
-    return filename.startswith(str(Path(torch.__file__).parent) + os.sep)
-
-
-def _is_python(filename: str) -> bool:
-    library = sysconfig.get_path("stdlib")
-    return filename.startswith(("<frozen", library + os.sep)) and "site-packages" not in filename

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import abc
+import functools
+import typing
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from hatch_precompile.torch_internals.folding.results import constants, folded, of_torch
+from hatch_precompile.torch_internals.folding.results import constants, folded, of_torch, stop
 
 __all__ = ["watch_attributes"]
 
@@ -24,6 +27,7 @@ def watch_attributes(watch: Callable[..., None]) -> None:
     look_up = "var_getattr" if hasattr(base.VariableTracker, "var_getattr") else "tp_getattro_impl"
     watch(misc.PythonModuleVariable, look_up, _attribute)
     watch(functions.UserFunctionVariable, look_up, _attribute)
+    watch(builtin.BuiltinVariable, "call_isinstance", _isinstance)
     watch(dicts.DunderDictVariable, "install_dict_contains_guard", _dict_contains)
     watch(dicts.DunderDictVariable, "install_dict_keys_match_guard", _dict_keys)
 
@@ -67,6 +71,33 @@ def _of_function(function: Any, name: str) -> None:
         and (name in _OF_FUNCTIONS or not hasattr(function, name))
     ):
         folded().looked_at[function, name] = None
+
+
+def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A class whose own class decides it may look at the instance, of which dynamo guards the class."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
+        ((cls,), _) = constants([isinstance_type_var], {}) or ((None,), {})
+        asks = vars(type(cls)).get("__instancecheck__")
+        if (
+            isinstance(arg, UserDefinedObjectVariable)
+            and isinstance(asks, FunctionType)
+            and not of_torch(asks.__code__.co_filename)
+            and type(cls) is not abc.ABCMeta  # it looks at the class
+        ):
+            if not getattr(cls, "_is_protocol", False):
+                stop(
+                    f"isinstance() of {cls.__qualname__}, whose class has an __instancecheck__ of its own,",
+                    "Ask for what it looks at.",
+                )
+            elif arg.source is not None:
+                for name in typing._get_protocol_attrs(cls):  # type: ignore[attr-defined]
+                    install_guard(arg.source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
+        return own(self, tx, arg, isinstance_type_var)
+
+    return call_isinstance
 
 
 def _dict_contains(own: Callable[..., Any]) -> Callable[..., Any]:

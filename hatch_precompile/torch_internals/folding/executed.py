@@ -10,16 +10,26 @@ import functools
 import gc
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
+
+import torch
+from torch._library import autograd, simple_registry
 
 import hatch_precompile
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.folding.results import folded, in_the_library, of_torch
+from hatch_precompile.torch_internals.folding.results import (
+    asked_environment,
+    closure_of,
+    folded,
+    in_the_library,
+    of_torch,
+)
 
 __all__ = ["watch_executed"]
 
@@ -48,18 +58,24 @@ def _run(own: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any) -> Any:
         if isinstance(self, InliningInstructionTranslator):
             return own(self)  # below one that is watched
-        helpers = folded().helpers
+        found = folded()
+        helpers, closures = found.helpers, found.closures
         collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
 
         def called(frame: Any, event: str, argument: Any) -> None:
             code = frame.f_code
+            if event == "call" and code in _OF_ENVIRONMENT and _for_the_program(frame.f_back):
+                asked_environment(code, frame.f_locals.get("key"))
             if (
                 event == "call"
                 and _is_programs(code.co_filename)
-                and code not in helpers
+                and (code not in helpers or code.co_freevars)
                 and not _is_beside(frame, run.__code__, collecting)
             ):
                 helpers[code] = frame.f_globals
+                if code.co_freevars:
+                    cells = tuple(map(frame.f_locals.get, code.co_freevars))
+                    closures.setdefault(code, []).append(cells)
 
         before = sys.getprofile()
         sys.setprofile(called)
@@ -89,14 +105,69 @@ _TORCHS_OPERATORS = {"aten", "higher_order", "prim", "prims"}
 
 
 def _dispatch(own: Callable[..., Any]) -> Callable[..., Any]:
-    """Of an operator of others the graph has what its schema says: default values, what it changes."""
+    """Of an operator of others the graph has what its schema says: default values, what it changes; and what
+    its functions for shapes and gradients do. Those that only a backward needs run when nobody watches."""
 
     def dispatch(self: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
         if operator.namespace not in _TORCHS_OPERATORS:
             folded().operators[str(operator)] = str(operator._schema)
+            for function in (*_for_shapes(operator), *_for_gradients(sys._getframe(1))):
+                _add(function)
+        if torch.Tag.nondeterministic_seeded in operator.tags and not _drops_nothing(operator, args, kwargs):
+            folded().draws = True
         return own(self, operator, *args, **kwargs)
 
     return dispatch
+
+
+def _drops_nothing(operator: Any, args: Any, kwargs: Any) -> bool:
+    """Whether it is an attention without dropout."""
+    names = [argument.name for argument in operator._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    return "dropout_p" in names and not given.get("dropout_p")
+
+
+def _for_shapes(operator: Any) -> Iterator[Any]:
+    entry = simple_registry.singleton.get(operator.name())
+    if entry is not None and entry.fake_impl.kernel is not None:
+        yield entry.fake_impl.kernel.func
+
+
+def _for_gradients(frame: Any) -> Iterator[Any]:
+    """What was given to torch.library.register_autograd: in the frames of torch's that call the operator."""
+    while frame is not None and frame.f_code.co_name not in ("run", "call_user_compiler"):
+        if frame.f_code.co_filename == autograd.__file__ and "info" in frame.f_code.co_freevars:
+            info = frame.f_locals["info"]
+            yield from (info._setup_context_fn, info._backward_fn)
+        frame = frame.f_back
+
+
+def _add(function: Any) -> None:
+    """A function as one that ran, with those of its module that it names."""
+    function = inspect.unwrap(function) if callable(function) else None
+    found = folded()
+    if type(function) is not FunctionType or function.__code__ in found.helpers:
+        return
+    code = function.__code__
+    if _is_programs(code.co_filename):
+        found.helpers[code] = function.__globals__
+        if function.__closure__:
+            found.closures.setdefault(code, []).append(closure_of(function))
+        for name in code.co_names:
+            _add(function.__globals__.get(name))
+
+
+_OF_ENVIRONMENT = {
+    getattr(os._Environ, name).__code__
+    for name in ("__getitem__", "__iter__", "__len__", "copy", "__or__", "__ror__")
+}
+
+
+def _for_the_program(frame: Any) -> bool:
+    """Whether a function of the program's asks, perhaps through Python's library."""
+    while frame is not None and in_the_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and _is_programs(frame.f_code.co_filename)
 
 
 def _is_beside(frame: Any, run: CodeType, collecting: Container[Any]) -> bool:

@@ -15,6 +15,8 @@ __all__ = [
     "Call",
     "Folded",
     "Obstacle",
+    "asked_environment",
+    "closure_of",
     "constants",
     "folded",
     "folded_in",
@@ -60,6 +62,8 @@ class Folded:
     copied: dynamo's name -> identity, of objects that copy.deepcopy has told apart
     inserted: dynamo's sets whose order is that in which the traced code has added to them, by id
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
+    closures: what was in the cells of those of them that have any, at each call; None for an empty one
+    draws: whether the graph has random numbers
     environment: variables with their values, None for one that is not set
     names: (module, name) of globals of the standard library, which dynamo takes for constant
     objects: instances and members of enumerations that were met without a guard
@@ -69,8 +73,10 @@ class Folded:
 
     functions: dict[FunctionType, bool] = field(default_factory=dict)
     helpers: dict[CodeType, dict[str, Any]] = field(default_factory=dict)
+    closures: dict[CodeType, list[tuple[Any, ...]]] = field(default_factory=dict)
     classes: dict[type, None] = field(default_factory=dict)
     attributes: set[str] = field(default_factory=set)
+    draws: bool = False
     environment: dict[str, str | None] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     names: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -122,6 +128,18 @@ def stop(construct: str, advice: str) -> None:
     folded().obstacles.append(Obstacle(construct, where(), advice))
 
 
+def asked_environment(method: CodeType, name: Any) -> None:
+    """A method of os.environ was called: one variable is an input of the graph."""
+    if method is os._Environ.__getitem__.__code__:
+        variable = os.fsdecode(name)
+        folded().environment[variable] = os.environ.get(variable)
+    else:
+        stop(
+            f"os.environ is looked at as a whole (its {method.co_name})",
+            'Read single variables: os.environ.get("NAME").',
+        )
+
+
 def constants(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """The values of arguments, where all are known while tracing."""
     try:
@@ -131,6 +149,18 @@ def constants(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] 
         )
     except NotImplementedError:
         return None
+
+
+def closure_of(function: FunctionType) -> tuple[Any, ...]:
+    """What is in a function's cells; None for an empty one."""
+
+    def content(cell: Any) -> Any:
+        try:
+            return cell.cell_contents
+        except ValueError:
+            return None
+
+    return tuple(map(content, function.__closure__ or ()))
 
 
 def in_the_library(filename: str) -> bool:

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import FunctionType, MethodWrapperType
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from hatch_precompile.torch_internals.folding.attributes import watch_attributes
 from hatch_precompile.torch_internals.folding.calls import watch_calls
 from hatch_precompile.torch_internals.folding.executed import watch_executed
 from hatch_precompile.torch_internals.folding.results import (
+    asked_environment,
     folded,
     stop,
     where,
@@ -63,7 +64,8 @@ def watching_folding() -> Iterator[None]:
 
 def _watch_code(watch: Callable[..., None]) -> None:
     from torch._dynamo import symbolic_convert
-    from torch._dynamo.variables import nn_module, user_defined
+    from torch._dynamo.variables import functions, nn_module, user_defined
+    from torch._dynamo.variables import torch as of_torch
     from torch._dynamo.variables.misc import ConstantLikeVariable
 
     inline = symbolic_convert.InliningInstructionTranslator
@@ -74,6 +76,8 @@ def _watch_code(watch: Callable[..., None]) -> None:
     watch(user_defined.UserDefinedObjectVariable, "__init__", _instance)
     watch(ConstantLikeVariable, "__init__", _constant_like)
     watch(nn_module.UnspecializedNNModuleVariable, "call_function", _module_call)
+    for module in (of_torch, functions):
+        watch(module, "is_wrapper_or_member_descriptor", _descriptor)
 
 
 def _inlining(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,19 +95,20 @@ def _inlining(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _environment(method: FunctionType, args: Any) -> None:
-    if method is not vars(os._Environ)["__getitem__"]:
-        stop(
-            f"os.environ is looked at as a whole (its {method.__name__})",
-            'Read single variables: os.environ.get("NAME").',
-        )
-        return
     try:
-        key = args[1].as_python_constant()
+        asked_environment(method.__code__, args[1].as_python_constant() if len(args) > 1 else None)
     except NotImplementedError:
         stop("a variable of the environment whose name is not a constant", "Write its name in the code.")
-        return
-    name = os.fsdecode(key)
-    folded().environment[name] = os.environ.get(name)
+
+
+def _descriptor(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a class in C has no guard, as nothing changes it: another one may stand in its place. One
+    that is bound is another object each time."""
+
+    def is_wrapper_or_member_descriptor(value: Any) -> bool:
+        return isinstance(value, MethodWrapperType) and bool(own(value))
+
+    return is_wrapper_or_member_descriptor
 
 
 def _standard_globals(own: Callable[..., Any]) -> Callable[..., Any]:

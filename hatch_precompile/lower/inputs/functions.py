@@ -1,0 +1,254 @@
+"""Records of functions: the code that was traced or ran while tracing, and what of their closures counts."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import operator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.inputs.origin import is_python, is_torch
+from hatch_precompile.lower.names import NAME_IT, Namer, Place
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals import Folded, closure_of
+from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.torch_internals.tensors import shapes_kernel
+
+__all__ = ["FunctionRecords", "nodes_of"]
+
+Record = tuple[Any, ...]
+Owners = dict[CodeType | FunctionType, tuple[type, tuple[Any, ...]]]
+
+
+class FunctionRecords:
+    """Of one frame's trace. Raises Unsupported for a function that another process could not find."""
+
+    def __init__(self, folded: Folded, tree: GuardNode, namer: Namer) -> None:
+        self.folded = folded
+        self.tree = tree
+        self.namer = namer
+        self.runtime = runtime("inputs")
+        self._owners: Owners | None = None
+
+    def of_code(self, codes: Sequence[CodeType]) -> Iterator[Record]:
+        known: dict[tuple[str, tuple[Any, ...]], tuple[str, str]] = {}
+        files: set[str] = set()
+        everything = self._everything(codes)
+        for code, function, closure in everything:
+            place = self._place(code, function)
+            if closure and self._found(place) is not function:
+                place = self._owned(code, function) or place
+            cells = closure if self._found(place) is function else ""
+            if closure and not cells and not self._is_covered(code, [each for each, *_ in everything]):
+                self._check_closure(function)
+            if place is None:
+                if self._is_covered(code, [each for each, *_ in everything]):
+                    continue
+                place = self._owned(code)
+                helper = code in self.folded.helpers
+                if place is None and (module := _module_of(code, nested=helper)) is not None:
+                    files.add(module)
+                    continue
+                if place is None:
+                    raise _nameless(code)
+            known[place] = (self.runtime.function_mark(self._found(place), cells), cells)
+        for (module, steps), (text, cells) in sorted(known.items(), key=repr):
+            yield ("function", module, steps, text, cells)
+        for module in sorted(files):
+            yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+
+    def _everything(self, codes: Iterable[CodeType]) -> list[tuple[CodeType, FunctionType | None, str]]:
+        """What was traced or ran: each code with its functions, and what counts of their closures."""
+        # What is in a dict of a function that ran may be what it keeps, which fills up as a process goes on.
+        cells = dict.fromkeys(self._closed_over(), "values")
+        for function, guarded in self.folded.functions.items():
+            cells[function] = "" if guarded else "contents"
+        by_code: dict[CodeType, list[FunctionType]] = {}
+        for function in cells:
+            by_code.setdefault(function.__code__, []).append(function)
+        found: list[tuple[CodeType, FunctionType | None, str]] = []
+        for code in dict.fromkeys([*codes, *by_code, *self.folded.helpers]):
+            functions = by_code.get(code)
+            if functions is None:
+                found.append((code, None, ""))
+            else:
+                found += [(code, each, cells[each] if each.__closure__ else "") for each in functions]
+        return found
+
+    def _place(self, code: CodeType, function: FunctionType | None) -> Place | None:
+        """Where the function is found: itself, or what its code alone is found by."""
+        if function is not None:
+            try:
+                _, module, steps, _ = self.namer.reference(function)
+                return module, tuple(steps)
+            except Unsupported:
+                pass
+        try:
+            module, steps, _ = _function_reference(self.namer, code)
+            return module, tuple(steps)
+        except Unsupported:
+            return shapes_kernel(code)
+
+    def _found(self, place: Place | None) -> Any:
+        found = runtime("references").resolve(*place) if place is not None else None
+        return getattr(found, "__func__", found)
+
+    def _check_closure(self, function: Any) -> None:
+        """Raise Unsupported for a function without a name, if other functions of its code may have in their
+        closures what gives other answers."""
+        code = function.__code__
+        for name, value in zip(code.co_freevars, closure_of(function), strict=True):
+            plain = self.runtime.mark(value) != self.runtime.type_name(type(value))
+            if plain and value is not None and not isinstance(value, type):
+                raise Unsupported(
+                    f"the code of {code.co_qualname} is in the trace with {name} = {value!r:.50} in its "
+                    "closure, and the function has no name that another process could find it by",
+                    f"{code.co_filename}:{code.co_firstlineno}",
+                    NAME_IT,
+                )
+
+    def _closed_over(self) -> Iterator[FunctionType]:
+        """The functions with cells that ran while tracing. One that is gone was made by what ran."""
+        closures = self.folded.closures
+        for value in gc.get_objects() if closures else ():
+            if type(value) is FunctionType and value.__code__ in closures and value.__closure__:
+                own = closure_of(value)
+                if any(all(map(operator.is_, own, cells)) for cells in closures[value.__code__]):
+                    yield value
+
+    def _owned(self, code: CodeType, function: FunctionType | None = None) -> Place | None:
+        """Below the class that holds the function: what `dataclasses` and decorators make has no name."""
+        if self._owners is None:
+            self._owners = _functions_of_classes()
+        cls, way = self._owners.get(function or code, (object, ()))
+        try:
+            _, module, steps, _ = self.namer.reference(cls)
+        except Unsupported:
+            return None
+        return (module, (*steps, *way)) if way else None
+
+    def _is_covered(self, code: CodeType, everything: Iterable[CodeType]) -> bool:
+        """Whether something else says when the code has changed."""
+        if is_torch(code.co_filename) or is_python(code.co_filename):
+            return True  # of torch and Python without a name: they are the versions that they were
+        if any(_contains(other, code) for other in everything if other is not code):
+            return True
+        return id(code) in self._guarded_codes()
+
+    def _guarded_codes(self) -> set[int]:
+        """Code that guards compare by identity, under a name that they found."""
+        found: set[int] = set()
+        for node in nodes_of(self.tree):
+            if any(leaf.kind == "id_match_guard" for leaf in node.leaves):
+                value = node.value.__code__ if type(node.value) is FunctionType else node.value
+                found.add(id(value))
+        return found
+
+    def of_attributes(self) -> Iterator[Record]:
+        for function, name in self.folded.looked_at:
+            place = self._place(function.__code__, function)
+            if place is None:
+                if self._is_covered(function.__code__, [each.__code__ for each in self.folded.functions]):
+                    continue
+                module = _module_of(function.__code__, nested=True)
+                if module is None:
+                    raise _nameless(function.__code__)
+                yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+            else:
+                yield ("attribute", *place, name, self.runtime.attribute_mark(function, name))
+
+
+def _nameless(code: CodeType) -> Unsupported:
+    return Unsupported(
+        f"the code of {code.co_qualname} is in the trace and has no name that another "
+        "process could find it by, to see whether it is still the same",
+        f"{code.co_filename}:{code.co_firstlineno}",
+        NAME_IT,
+    )
+
+
+def _function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[str, Any, str]:
+    """(module, steps, fingerprint) of the function with this code: its default arguments count, too.
+
+    Of the code itself where no function with it has a name. Raises Unsupported where that has none.
+    """
+    _, module, steps, fingerprint = namer.reference(code, None, where)
+    if steps and steps[-1] == ("a", "__code__"):
+        references = runtime("references")
+        way = steps[:-1]
+        function = references.resolve(module, way)
+        if isinstance(function, MethodType):  # a class method is read bound
+            function, way = function.__func__, (*way, ("a", "__func__"))
+        if isinstance(function, FunctionType):
+            return module, way, references.fingerprint(function)
+    return module, steps, fingerprint
+
+
+def nodes_of(tree: GuardNode) -> Iterator[GuardNode]:
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        pending += node.children
+        yield node
+
+
+def _contains(code: CodeType, inner: CodeType) -> bool:
+    return any(
+        constant is inner or _contains(constant, inner)
+        for constant in code.co_consts
+        if isinstance(constant, CodeType)
+    )
+
+
+def _functions_of_classes() -> Owners:
+    """By function and by code, the class that holds it, and the way there."""
+    found: Owners = {}
+    pending: list[type] = [object]
+    seen: set[type] = set()
+    while pending:
+        cls = pending.pop()
+        if cls in seen:
+            continue
+        seen.add(cls)
+        pending += type.__subclasses__(cls)
+        for name, field in vars(cls).get("__dataclass_fields__", {}).items():
+            if type(field.default_factory) is FunctionType:
+                way = (("d", "__dataclass_fields__"), ("i", name), ("a", "default_factory"))
+                found.setdefault(field.default_factory, (cls, way))
+                found.setdefault(field.default_factory.__code__, (cls, way))
+        for name, value in list(vars(cls).items()):
+            for part in _PARTS.get(type(value), ()):
+                inner = getattr(value, part) if part else value
+                if type(inner) is FunctionType:
+                    steps = (("d", name), ("a", part)) if part else (("d", name),)
+                    found.setdefault(inner, (cls, steps))
+                    found.setdefault(inner.__code__, (cls, steps))
+    return found
+
+
+# Where the kinds of things that classes hold keep their functions.
+_PARTS: dict[type, tuple[str, ...]] = {
+    FunctionType: ("",),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+    functools.partialmethod: ("func",),
+}
+
+
+def _module_of(code: CodeType, *, nested: bool) -> str | None:
+    """The module with the code of a function that nothing names, such as a lambda given to a registry.
+
+    nested: of one that was made in a function, too: what it has in its closure does not count then.
+    """
+    if "<locals>" in code.co_qualname and not nested:
+        return None
+    for name, module in sorted(sys.modules.items()):
+        if name != "__main__" and getattr(module, "__file__", None) == code.co_filename:
+            return name
+    return None

@@ -1,0 +1,27 @@
+"""Whose a file is: what torch and Python bring is as it was, if their versions are."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+__all__ = ["is_librarys", "is_python", "is_torch"]
+
+
+def is_torch(filename: str) -> bool:
+    return filename.startswith(str(Path(torch.__file__).parent) + os.sep)
+
+
+def is_python(filename: str) -> bool:
+    library = sysconfig.get_path("stdlib")
+    return filename.startswith(("<frozen", library + os.sep)) and "site-packages" not in filename
+
+
+def is_librarys(module: ModuleType) -> bool:
+    """Whether a module is torch's or Python's: as it was, if the versions are."""
+    file = getattr(module, "__file__", None) or "<frozen>"
+    return is_torch(file) or is_python(file)

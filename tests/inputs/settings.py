@@ -1,0 +1,4 @@
+"""What functions that run while dynamo traces read of another module."""
+
+SCALE = 2.0
+TWICE = 2.0
