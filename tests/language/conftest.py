@@ -46,6 +46,13 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "mode": "train",
     },
     {
+        "target": "programs.modules:Dropping",
+        "name": "dropping",
+        "instance": "programs.modules:dropping",
+        "samples": "programs.modules:activations",
+        "mode": "train",
+    },
+    {
         "target": "programs.scenarios:plus_one",
         "name": "plus_one",
         "samples": "programs.scenarios:samples",

@@ -255,7 +255,11 @@ class TestTraining:
     @classmethod
     def seen(cls, programs: Site) -> Any:
         return programs.play_all(
-            "training", "several_steps_with_accumulation", "a_second_backward", "side_effects"
+            "training",
+            "several_steps_with_accumulation",
+            "a_second_backward",
+            "gradients_under_checkpoint",
+            "side_effects",
         )
 
     def test_several_steps_with_accumulation_give_what_eager_gives(self, seen: Any) -> None:
@@ -269,6 +273,11 @@ class TestTraining:
 
     def test_a_second_backward_is_refused_as_torch_does(self, seen: Any) -> None:
         assert seen["a_second_backward"].startswith("Trying to backward through the graph a second time")
+
+    def test_both_passes_of_a_checkpoint_draw_the_same_numbers(self, seen: Any) -> None:
+        under = seen["gradients_under_checkpoint"]
+        assert under["no checkpoint"] == {"right": True, "hits": 1}
+        assert under["reentrant"] == under["not reentrant"] == {"right": True, "hits": 0}
 
     def test_nothing_is_compiled_or_written(self, seen: Any) -> None:
         assert seen["side_effects"] == {"done": [], "inductor": False}

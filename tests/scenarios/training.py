@@ -8,6 +8,7 @@ import probe
 import torch
 from observing import close, hits, inductor_is_imported, misses
 from programs import modules
+from torch.utils.checkpoint import checkpoint
 
 DONE = probe.forbid_side_effects()
 
@@ -53,3 +54,17 @@ def a_second_backward() -> str:
 
 def side_effects() -> dict[str, Any]:
     return {"done": DONE, "inductor": inductor_is_imported()}
+
+
+def gradients_under_checkpoint() -> dict[str, Any]:
+    """Of a model that drops numbers at random: whether the backward drops those that the forward did."""
+    seen = {}
+    for name, ways in {"no checkpoint": None, "reentrant": True, "not reentrant": False}.items():
+        x, model, before = modules.inputs().requires_grad_(), modules.dropping(), hits("dropping")
+        torch.manual_seed(1)
+        y = model(x) if ways is None else checkpoint(model, x, use_reentrant=ways)
+        y.sum().backward()
+        expected = (y != 0).to(x.dtype).sum(0) * 2
+        right = torch.allclose(model.layer.bias.grad, expected)
+        seen[name] = {"right": right, "hits": hits("dropping") - before}
+    return seen

@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 
 class Mixed(nn.Module):
@@ -50,6 +51,17 @@ class Trained(nn.Module):
         return self.last(torch.relu(self.norm(self.first(x)))) * self.frozen
 
 
+class Dropping(nn.Module):
+    """Draws random numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return functional.dropout(self.layer(x), 0.5)
+
+
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
@@ -76,6 +88,10 @@ def trained():
     return made(Trained).train()
 
 
+def dropping():
+    return made(Dropping).train()
+
+
 def recurrent():
     return made(Recurrent)
 
@@ -91,3 +107,8 @@ def inputs():
 
 def samples():
     return [(inputs(),)]
+
+
+def activations():
+    """What another layer has made."""
+    return [(inputs().requires_grad_(),)]
