@@ -180,15 +180,16 @@ def _result(name: str, case: Case) -> dict[str, Any]:
     try:
         return _measure(name, case)
     except (BuildError, AssertionError) as error:  # of the build, or of a process that calls the model
-        failed: dict[str, Any] = {"error": str(error), "whole": _is_whole(name, case)}
-        if "With fullgraph = true" in str(error):
-            try:
-                return {"fullgraph": True, **_measure(name, case, fullgraph=True)}
-            except (BuildError, AssertionError) as again:
-                failed["fullgraph"] = {"error": str(again)}
+        failed: dict[str, Any] = {"error": str(error)}
     except Exception:
         return {"error": traceback.format_exc(), "whole": True}
-    if "leaves a frame uncompiled" in str(failed["error"]):
+    if "With fullgraph = true" in failed["error"]:
+        try:
+            return {"fullgraph": True, **_measure(name, case, fullgraph=True)}
+        except (BuildError, AssertionError) as error:
+            failed["fullgraph"] = {"error": str(error)}
+    failed["whole"] = _is_whole(name, case)
+    if "leaves a frame uncompiled" in failed["error"]:
         # What the sentence advises, and what torch.compile does of itself: also of what it takes whole only
         # where it must, with numbers and sizes that depend on data.
         try:

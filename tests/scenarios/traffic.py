@@ -128,6 +128,7 @@ def crowd(threads: int, children: int, calls: int) -> int:
 
 
 def _flushed(work: Any) -> None:
+    torch.set_num_threads(torch.get_num_threads())  # a child's first, of which torch bears one at a time
     work()
     _precompiled.uninstall()  # a child of multiprocessing runs nothing at its exit
 
