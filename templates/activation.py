@@ -197,25 +197,30 @@ class Site:
         self.builtins: dict[str, Any] = maker.__builtins__
         self.by_cells = function is None and bool(body.co_freevars)
         self._runs: dict[Any, Any] = {}
+        self._around: dict[int, CodeType] = {}
         self._twin: FunctionType | None = None
         self._jitted: Any = None
         # Not one name for a.b and a_b.
         package = frame.installation.package.replace("_", "_u").replace(".", "_d")
-        self.name = f"__precompiled_{package}_{next(_numbers)}"
+        names = map(f"__precompiled_{package}_{{}}".format, _numbers)
+        self.name = next(name for name in names if name not in self.builtins)
         try:
             self.code = with_prologue(body, self.name)
         except ValueError as error:
             raise Stale(str(error)) from None
         torch_private.leave_untraced_code(self.code)
         # Not among the module's own names: a copy of the function may have others, or be sent elsewhere.
-        self.builtins[self.name] = self._dispatcher()
+        try:
+            self.builtins[self.name] = self._dispatcher()
+        except TypeError as error:  # a mapping that cannot be changed
+            raise Stale(f"nothing can be added to its builtins ({error})") from None
 
         self.undo: Callable[[], None] = self._give_back
 
     def _give_back(self) -> None:
         """Give the function the code back that it had. If somebody has given it another since, the prologue
-        in that one finds nobody to ask, and goes when they give theirs back."""
-        self.builtins.pop(self.name, None)
+        in that one is marked, and goes when they give theirs back."""
+        self.builtins[self.name]._precompiled_retired = True
         if self.function is not None and self.function.__code__ is self.code:
             self.function.__code__ = _in_use(self.body, self.builtins)
 
@@ -243,9 +248,18 @@ class Site:
             self._jitted = torch.compile(self.eager(frame_locals))
         return self._jitted
 
+    def is_in(self, code: CodeType) -> bool:
+        """Whether code is another wheel's, around this one's."""
+        if self._around.get(id(code)) is code:
+            return True
+        found = _leads_to(code, self.code)
+        if found:
+            self._around[id(code)] = code
+        return found
+
     def call_of(self, run: Callable[..., Any], frame_locals: dict[str, Any]) -> Callable[..., Any]:
         """What the prologue calls in order to have `run` called with the frame's arguments."""
-        return run if is_simple(self.body) else partial(_call_with, run, self.body, frame_locals)
+        return run if is_simple(self.body) else _with_arguments(run, self.body, frame_locals)
 
     def runner(self, entry: Entry, frame_locals: dict[str, Any]) -> Callable[..., Any]:
         """What runs an entry's bytecode in the place of the body."""
@@ -267,7 +281,7 @@ class Site:
         tracing = torch_private.tracing_state
         simple = is_simple(self.body)
         names = self.body.co_freevars
-        closure, own_globals = self.closure, self.globals
+        closure, own_globals, own_code = self.closure, self.globals, self.code
         depth = 1 if frame.installation.recorder is None else frame.installation.recorder.depth
 
         def dispatch(frame_locals: dict[str, Any]) -> Callable[..., Any] | None:
@@ -279,10 +293,12 @@ class Site:
             if tracing() is not None:
                 return None  # guards would be recorded, and warned about
             caller = frame_of(depth)
-            cells = tuple([frame_locals.pop(name) for name in names]) if names else None
+            cells = tuple(map(frame_locals.pop, names)) if names else None
             if caller.f_globals is not own_globals or (closure is not None and not _same(closure, cells)):
                 # A function was made of this one's code: guards and entry know other variables.
                 return _copied(site, caller.f_globals, cells, frame_locals, hooked)
+            if caller.f_code is not own_code and not site.is_in(caller.f_code):
+                return None  # somebody has rewritten it
             if cells is not None:
                 _fill_in(frame_locals, names, cells)
             if hooked is not None:
@@ -322,6 +338,22 @@ _NOTHING = (lambda: None).__code__
 
 # The cells of free variables among the locals of a frame; no name of a variable.
 CELLS = "<cells>"
+
+
+def _leads_to(code: CodeType, own: CodeType) -> bool:
+    """Whether code is that of another wheel, around what it found."""
+    while code is not own:
+        inner = original(code, 1)
+        if inner is code or not _is_made_of(code, inner):
+            return False
+        code = inner
+    return True
+
+
+def _is_made_of(code: CodeType, inner: CodeType) -> bool:
+    if code.replace(co_consts=inner.co_consts) == inner:  # a constant is another
+        return True
+    return bool(code.co_names) and code == with_prologue(inner, code.co_names[-1])
 
 
 def _same(closure: tuple[Any, ...], cells: tuple[Any, ...] | None) -> bool:
@@ -365,8 +397,10 @@ def _copied(
         torch_private.set_eval_frame(hooked)
 
 
-def _call_with(run: Callable[..., Any], code: CodeType, frame_locals: dict[str, Any]) -> Any:
-    """Call a function with the arguments of a frame, as the code's signature has them."""
+def _with_arguments(
+    run: Callable[..., Any], code: CodeType, frame_locals: dict[str, Any]
+) -> Callable[[], Any]:
+    """A function with the arguments of a frame, as the code's signature has them."""
     names = list(arguments_of(code))
     positional = [frame_locals[name] for name in names[: code.co_argcount]]
     last = code.co_argcount + code.co_kwonlyargcount
@@ -377,13 +411,13 @@ def _call_with(run: Callable[..., Any], code: CodeType, frame_locals: dict[str, 
             positional += value
         else:
             keywords.update(value)
-    return run(*positional, **keywords)
+    return partial(run, *positional, **keywords)
 
 
-torch_private.leave_untraced(_call_with, below=False)
 torch_private.leave_untraced(_under_compile, below=False)
 torch_private.leave_untraced(_copied, below=False)
 torch_private.leave_untraced(_same, below=True)
+torch_private.leave_untraced(Site.is_in, below=True)
 torch_private.leave_untraced(_fill_in, below=True)
 
 
@@ -422,8 +456,8 @@ def _function(value: Any) -> FunctionType:
 def _in_use(code: CodeType, builtins: dict[str, Any]) -> CodeType:
     """Code without the prologues of entrypoints that were uninstalled, of any wheel."""
     while original(code) is not code:
-        name = code.co_names[-1] if code.co_names else ""
-        if not name.startswith("__precompiled_") or name in builtins:
+        dispatcher = builtins.get(code.co_names[-1]) if code.co_names else None
+        if not getattr(dispatcher, "_precompiled_retired", False):
             break
         code = code.co_consts[-1]
     return code
@@ -528,13 +562,19 @@ class _SkippedSite(Site):
             if is_compiling():
                 return None
             caller, hooked = frame_of(1), hook()
-            cells = tuple([frame_locals.pop(name) for name in names])
+            cells = tuple(map(frame_locals.pop, names))
             if caller.f_globals is not self.globals or not _same(closure, cells):
                 return _copied(self, caller.f_globals, cells or None, frame_locals, hooked)
-            run: Callable[..., Any] = self.eager()
-            if hooked is None:
-                run = self.entrypoint.enclosing(run)
-            return self.call_of(run, frame_locals)
+            if caller.f_code is not self.code and not self.is_in(caller.f_code):
+                return None
+            torch_private.set_eval_frame(None)
+            try:
+                run: Callable[..., Any] = self.eager()
+                if hooked is None:
+                    run = self.entrypoint.enclosing(run)
+                return self.call_of(run, frame_locals)
+            finally:
+                torch_private.set_eval_frame(hooked)
 
         torch_private.leave_untraced(dispatch, below=False)
         return dispatch

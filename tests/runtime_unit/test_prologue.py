@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -84,3 +85,29 @@ class TestPrologue:
         monkeypatch.setattr(builtins, NAME, dispatch, raising=False)
         with pytest.raises(NameError, match="of an entry"):
             prologued(name)[1](5)
+
+    @pytest.mark.parametrize("event", ["call", "line", "return"])
+    def test_what_a_debugger_raises_is_raised(self, name: str, event: str) -> None:
+        """Whether or not there is somebody to ask."""
+        _, other = prologued(name)
+
+        class Stopped(Exception):
+            pass
+
+        def trace(frame: Any, what: str, argument: Any) -> Any:
+            if frame.f_code is other.__code__ and what == event:
+                raise Stopped
+            return trace
+
+        before = sys.gettrace()
+        with pytest.raises(Stopped):
+            sys.settrace(trace)
+            try:
+                other(5)
+            finally:
+                sys.settrace(before)
+
+    def test_each_line_is_where_it_was(self, name: str) -> None:
+        function, other = prologued(name)
+        lines = {line for *_, line in function.__code__.co_lines()}
+        assert {line for *_, line in other.__code__.co_lines()} - {None} == lines - {None}

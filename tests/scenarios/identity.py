@@ -27,9 +27,15 @@ def keywords() -> torch.Tensor:
 
 
 def copy_of(
-    function: types.FunctionType, module_globals: dict[str, Any], closure: tuple[types.CellType, ...] = ()
+    function: types.FunctionType,
+    module_globals: dict[str, Any],
+    closure: tuple[types.CellType, ...] = (),
+    consts: Callable[[Any], Any] = lambda each: each,
 ) -> types.FunctionType:
-    return types.FunctionType(function.__code__, module_globals, closure=closure or None)
+    code = function.__code__
+    given = tuple(map(consts, code.co_consts))
+    code = code if given == code.co_consts else code.replace(co_consts=given)
+    return types.FunctionType(code, module_globals, closure=closure or None)
 
 
 def by_value(module: types.ModuleType, value: Any) -> bytes:
@@ -51,6 +57,33 @@ def answers_of_expressions(expressions: dict[str, str]) -> dict[str, Any]:
     core.Base()(X)
     keywords()
     return {name: eval(expression, names) for name, expression in expressions.items()}
+
+
+def compiled_by_the_user() -> dict[str, Any]:
+    """Calls under torch.compile: one that an entry serves, and one that none does."""
+    graphs = 0
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    functions: dict[str, tuple[str, Any, Callable[[torch.Tensor], tuple[Any, ...]]]] = {
+        "a closure": ("shifted", core.shifted, lambda x: ((x,), {})),
+        "keywords": ("keywords", core.keywords, lambda x: ((x, 1.0), {"scale": 3.0, "more": 2.0})),
+    }
+    seen: dict[str, Any] = {name: [] for name in functions}
+    for name, (entrypoint, function, given) in functions.items():
+        for x in (X, X.double()):
+            torch._dynamo.reset()
+            graphs = 0
+            args, kwargs = given(x)
+            before = probe.hits(entrypoint, "lab")
+            found = torch.compile(function, fullgraph=True, backend=backend)(*args, **kwargs)
+            hits = probe.hits(entrypoint, "lab") - before
+            right = torch.equal(found, probe.eager(function)(*args, **kwargs))
+            seen[name].append({"right": right, "hits": hits, "graphs": graphs})
+    return seen
 
 
 def calls_of_each_target() -> dict[str, dict[str, Any]]:

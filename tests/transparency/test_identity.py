@@ -54,6 +54,9 @@ class TestLooks:
             "torch.compile(copy_of(core.outer, {**vars(core), 'inner': torch.cos}), fullgraph=True, "
             "backend='eager')(x).tolist()"
         ),
+        "rewritten": (
+            "copy_of(core.outer, vars(core), consts=lambda each: 5 if each == 2 else each)(x).tolist()"
+        ),
         "pickled by value": "pickle.loads(by_value(core, core.Base))()(x).tolist()",
         "wrapped by functools": "sorted(vars(functools.wraps(core.scaled)(lambda: 0)))",
     }
@@ -70,6 +73,12 @@ class TestLooks:
     def test_the_same(self, both: tuple[dict[str, object], dict[str, object]], name: str) -> None:
         ours, without = both
         assert ours[name] == without[name]
+
+    def test_the_users_compiler_sees_nothing_of_it(self, lab: Site) -> None:
+        """Of one with a closure, and of one that takes keywords: served, and where nothing fits."""
+        seen = lab.play("identity.compiled_by_the_user")
+        hit, miss = {"right": True, "hits": 1, "graphs": 0}, {"right": True, "hits": 0, "graphs": 1}
+        assert seen == {"a closure": [hit, miss], "keywords": [hit, miss]}
 
 
 class TestServed:
