@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import FunctionType
 from typing import Any
 
@@ -70,14 +70,15 @@ def check_inputs(records: Any) -> None:
 # -- functions -------------------------------------------------------------------------------------
 
 
-def function_mark(function: Any, cells: str) -> str:
+def function_mark(function: Any, names: Container[str], held: bool) -> str:
     """What of a function's code, defaults and closure must not change.
 
-    cells: "" for nothing of the closure, "values", or "contents" for what is in dicts and lists, too
+    names: the free variables that count; held: with what is in dicts and lists
     """
     text: str = fingerprint(function)
-    if cells and isinstance(function, FunctionType) and function.__closure__:
-        return f"{text} {[_cell(cell, cells == 'contents') for cell in function.__closure__]!r}"
+    if names and isinstance(function, FunctionType) and function.__closure__:
+        cells = zip(function.__code__.co_freevars, function.__closure__, strict=True)
+        return f"{text} {[_cell(cell, held) for name, cell in cells if name in names]!r}"
     return text
 
 
@@ -88,10 +89,10 @@ def _cell(cell: Any, held: bool) -> Any:
         return "empty"
 
 
-def _function(module: str, steps: Any, expected: str, cells: str) -> None:
+def _function(module: str, steps: Any, expected: str, names: Container[str], held: bool) -> None:
     if _left_out(module):
         return
-    if function_mark(resolve(module, steps), cells) != expected:
+    if function_mark(resolve(module, steps), names, held) != expected:
         raise Stale(f"{spell(module, steps).removesuffix('.__code__')} has changed since the build")
 
 

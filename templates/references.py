@@ -92,10 +92,14 @@ def follow(value: Any, steps: Any) -> Any:
 MARK = "__precompiled_original__"
 
 
-def original(code: Any) -> Any:
-    """The code that a function had before entrypoints were activated, of this wheel or another."""
-    while type(code) is CodeType and code.co_consts[-2:-1] == (MARK,):
+def original(code: Any, steps: int = -1) -> Any:
+    """The code that a function had before entrypoints were activated, of this wheel or another.
+
+    steps: how many of them to undo; -1 for all
+    """
+    while steps and type(code) is CodeType and code.co_consts[-2:-1] == (MARK,):
         code = code.co_consts[-1]
+        steps -= 1
     return code
 
 

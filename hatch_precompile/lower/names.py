@@ -12,7 +12,18 @@ import enum
 import functools
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import torch
@@ -172,6 +183,9 @@ class Namer:
         if operator := operator_name(value):
             yield "torch", (("a", "ops"), *(("a", part) for part in operator.split(".")))
             return
+        if isinstance(value, _DESCRIPTORS):  # where it is from, whatever the class that it was read from
+            for module, steps in self._own_names(value.__objclass__):
+                yield module, (*steps, ("d", value.__name__))
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
         if isinstance(value, (MethodType, BuiltinFunctionType)) and isinstance(value.__self__, type):
             for module, steps in self._own_names(value.__self__):
@@ -310,6 +324,10 @@ def _files(_modules: int) -> dict[str, str]:
     return files
 
 
+_DESCRIPTORS = (
+    *(MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType),
+    *(GetSetDescriptorType, MemberDescriptorType),
+)
 _LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 
 

@@ -56,10 +56,12 @@ class Captured:
         return types.FunctionType(code, namespace, "guard")
 
 
-def captured(call: Callable[..., Any], *args: Any, frame_self: Any = None, **kwargs: Any) -> Captured:
+def captured(
+    call: Callable[..., Any], *args: Any, frame_self: Any = None, backend: str = "eager", **kwargs: Any
+) -> Captured:
     """Capture a call of one frame. Raises the BuildError that would stop a build.
 
-    frame_self: what a method is called on
+    frame_self: what a method is called on; backend: of torch.compile; only another traces the backward
     """
     torch._dynamo.reset()
     recorder = GuardRecorder()
@@ -91,7 +93,7 @@ def captured(call: Callable[..., Any], *args: Any, frame_self: Any = None, **kwa
         kept.append(Captured(records, data, trace.frame_globals, given))
 
     with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
-        torch.compile(call, backend="eager")(*args, **kwargs)
+        torch.compile(call, backend=backend)(*args, **kwargs)
     torch._dynamo.reset()
     if failed:
         raise failed[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import enum
+import functools
 import gc
 import math
 import os
@@ -173,6 +174,66 @@ def calls_what_has_no_name(x: Tensor) -> Tensor:
     return calls_each(x)
 
 
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+
+class Scaling:
+    """Its method reads what only the method mentions."""
+
+    held = types.SimpleNamespace(shift=1.0)
+
+    def __init__(self) -> None:
+        self.factor = 2.0
+        self.calls = 0
+
+    def of(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.factor + Scaling.held.shift
+
+
+OF_SLOTS, OF_METHOD = Slotted(), Scaling()
+IN_CLOSURE, BY_DEFAULT = types.SimpleNamespace(scale=2.0), types.SimpleNamespace(scale=2.0)
+COUNTED = False
+
+
+def _around(held: Any) -> Callable[[Tensor], Tensor]:
+    count = 0
+
+    def around(x: Tensor, other: Any = BY_DEFAULT) -> Tensor:
+        nonlocal count
+        count += 1
+        return x * held.scale + other.scale
+
+    return around
+
+
+AROUND = _around(IN_CLOSURE)
+
+
+@functools.lru_cache
+def kept() -> float:
+    return float(os.environ.get("EXECUTED_KEPT", "2"))
+
+
+kept()
+
+
+@torch.compiler.allow_in_graph
+def reads_in_every_way(x: Tensor) -> Tensor:
+    global COUNTED
+    COUNTED = True
+    x = OF_METHOD.of(x) * OF_SLOTS.scale + AROUND(x) * kept()
+    return x * getattr(settings, "BY_WORD", 1.0)
+
+
+def calls_what_reads_in_every_way(x: Tensor) -> Tensor:
+    return reads_in_every_way(x)
+
+
 @torch.library.custom_op("executed::doubled", mutates_args=())
 def doubled(x: Tensor) -> Tensor:
     return x * 2
@@ -187,8 +248,14 @@ def twice(gradient: Tensor) -> Tensor:
     return gradient * settings.TWICE
 
 
+class Gradients:
+    @staticmethod
+    def once(gradient: Tensor) -> Tensor:
+        return gradient * float(os.environ.get("EXECUTED_GRADIENT", "1"))
+
+
 def gradient_of_doubled(ctx: Any, gradient: Tensor) -> Tensor:
-    return twice(gradient)
+    return Gradients.once(twice(gradient))
 
 
 doubled.register_autograd(gradient_of_doubled)

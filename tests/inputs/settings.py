@@ -2,3 +2,4 @@
 
 SCALE = 2.0
 TWICE = 2.0
+BY_WORD = 2.0

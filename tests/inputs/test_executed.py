@@ -123,11 +123,43 @@ def test_what_has_changed_before_the_first_call_is_not_served(
         code(executed.gradient_of_doubled, lambda ctx, gradient: gradient * 7),
         code(executed.twice, lambda gradient: gradient * 7),
         put(settings, "TWICE", 7.0),
+        code(executed.Gradients.once, lambda gradient: gradient * 7),
+        lambda patch: patch.setenv("EXECUTED_GRADIENT", "7"),
     ],
-    ids=["the function", "what it calls", "what that reads"],
+    ids=["the function", "what it calls", "what that reads", "a method", "the environment"],
 )
 def test_the_gradient_of_an_operator_is_in_the_graph(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = captured(executed.calls_with_a_gradient, X.clone().requires_grad_())
+    one = captured(executed.calls_with_a_gradient, X.clone().requires_grad_(), backend="aot_eager")
+    assert one.verdict() == ""
+    change(monkeypatch)
+    assert one.verdict() != ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put(executed.OF_METHOD, "factor", 7.0),
+        put(executed.Scaling.held, "shift", 7.0),
+        put(executed.OF_SLOTS, "scale", 7.0),
+        put(executed.IN_CLOSURE, "scale", 7.0),
+        put(executed.BY_DEFAULT, "scale", 7.0),
+        put(settings, "BY_WORD", 7.0),
+        code(executed.kept.__wrapped__, lambda: 7.0),
+        lambda patch: patch.setenv("EXECUTED_KEPT", "7"),
+    ],
+    ids=[
+        *("by a method", "of a class", "in a slot", "in a closure", "by default", "by getattr"),
+        *("what keeps its answers", "what that read"),
+    ],
+)
+def test_a_value_counts_however_it_is_reached(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executed, "COUNTED", False)
+    one = captured(executed.calls_what_reads_in_every_way, X)
+    # What it counts is another number each time.
+    assert executed.COUNTED
+    assert one.verdict() == ""
+    monkeypatch.setattr(executed, "COUNTED", False)
+    monkeypatch.setattr(executed.OF_METHOD, "calls", 0)
     assert one.verdict() == ""
     change(monkeypatch)
     assert one.verdict() != ""

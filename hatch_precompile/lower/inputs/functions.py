@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import gc
-import operator
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
+from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer, Place
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Folded, closure_of
@@ -27,7 +27,8 @@ Owners = dict[CodeType | FunctionType, tuple[type, tuple[Any, ...]]]
 class FunctionRecords:
     """Of one frame's trace. Raises Unsupported for a function that another process could not find."""
 
-    def __init__(self, folded: Folded, tree: GuardNode, namer: Namer) -> None:
+    def __init__(self, folded: Folded, tree: GuardNode, namer: Namer, reading: Reading) -> None:
+        self.reading = reading
         self.folded = folded
         self.tree = tree
         self.namer = namer
@@ -35,16 +36,16 @@ class FunctionRecords:
         self._owners: Owners | None = None
 
     def of_code(self, codes: Sequence[CodeType]) -> Iterator[Record]:
-        known: dict[tuple[str, tuple[Any, ...]], tuple[str, str]] = {}
+        known: dict[tuple[str, tuple[Any, ...]], tuple[str, tuple[str, ...], bool]] = {}
         files: set[str] = set()
         everything = self._everything(codes)
-        for code, function, closure in everything:
+        for code, function, closure, held in everything:
             place = self._place(code, function)
             if closure and self._found(place) is not function:
                 place = self._owned(code, function) or place
-            cells = closure if self._found(place) is function else ""
+            cells = closure if self._found(place) is function else ()
             if closure and not cells and not self._is_covered(code, [each for each, *_ in everything]):
-                self._check_closure(function)
+                self._check_closure(function, closure)
             if place is None:
                 if self._is_covered(code, [each for each, *_ in everything]):
                     continue
@@ -55,29 +56,37 @@ class FunctionRecords:
                     continue
                 if place is None:
                     raise _nameless(code)
-            known[place] = (self.runtime.function_mark(self._found(place), cells), cells)
-        for (module, steps), (text, cells) in sorted(known.items(), key=repr):
-            yield ("function", module, steps, text, cells)
+            text = self.runtime.function_mark(self._found(place), cells, held)
+            known[place] = (text, cells, held)
+        for (module, steps), found in sorted(known.items(), key=repr):
+            yield ("function", module, steps, *found)
+            yield from self.reading.of_function(module, steps, self._found((module, steps)))
         for module in sorted(files):
             yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
 
-    def _everything(self, codes: Iterable[CodeType]) -> list[tuple[CodeType, FunctionType | None, str]]:
-        """What was traced or ran: each code with its functions, and what counts of their closures."""
+    def _everything(
+        self, codes: Iterable[CodeType]
+    ) -> list[tuple[CodeType, FunctionType | None, tuple[str, ...], bool]]:
+        """What was traced or ran: each code with its functions, which of their free variables count, and
+        whether with what is in dicts and lists."""
         # What is in a dict of a function that ran may be what it keeps, which fills up as a process goes on.
-        cells = dict.fromkeys(self._closed_over(), "values")
+        functions = {function: (self._steady(function.__code__), False) for function in self._closed_over()}
         for function, guarded in self.folded.functions.items():
-            cells[function] = "" if guarded else "contents"
+            functions[function] = (() if guarded else function.__code__.co_freevars, True)
         by_code: dict[CodeType, list[FunctionType]] = {}
-        for function in cells:
+        for function in functions:
             by_code.setdefault(function.__code__, []).append(function)
-        found: list[tuple[CodeType, FunctionType | None, str]] = []
+        found: list[tuple[CodeType, FunctionType | None, tuple[str, ...], bool]] = []
         for code in dict.fromkeys([*codes, *by_code, *self.folded.helpers]):
-            functions = by_code.get(code)
-            if functions is None:
-                found.append((code, None, ""))
+            if code in by_code:
+                found += [(code, each, *functions[each]) for each in by_code[code]]
             else:
-                found += [(code, each, cells[each] if each.__closure__ else "") for each in functions]
+                found.append((code, None, (), False))
         return found
+
+    def _steady(self, code: CodeType) -> tuple[str, ...]:
+        """The free variables that no code that ran gives another value."""
+        return tuple(name for name in code.co_freevars if name not in self.reading.stored)
 
     def _place(self, code: CodeType, function: FunctionType | None) -> Place | None:
         """Where the function is found: itself, or what its code alone is found by."""
@@ -97,13 +106,13 @@ class FunctionRecords:
         found = runtime("references").resolve(*place) if place is not None else None
         return getattr(found, "__func__", found)
 
-    def _check_closure(self, function: Any) -> None:
+    def _check_closure(self, function: Any, names: Container[str]) -> None:
         """Raise Unsupported for a function without a name, if other functions of its code may have in their
         closures what gives other answers."""
         code = function.__code__
         for name, value in zip(code.co_freevars, closure_of(function), strict=True):
             plain = self.runtime.mark(value) != self.runtime.type_name(type(value))
-            if plain and value is not None and not isinstance(value, type):
+            if name in names and plain and value is not None and not isinstance(value, type):
                 raise Unsupported(
                     f"the code of {code.co_qualname} is in the trace with {name} = {value!r:.50} in its "
                     "closure, and the function has no name that another process could find it by",
@@ -116,9 +125,12 @@ class FunctionRecords:
         closures = self.folded.closures
         for value in gc.get_objects() if closures else ():
             if type(value) is FunctionType and value.__code__ in closures and value.__closure__:
+                steady, names = self._steady(value.__code__), value.__code__.co_freevars
                 own = closure_of(value)
-                if any(all(map(operator.is_, own, cells)) for cells in closures[value.__code__]):
-                    yield value
+                for cells in closures[value.__code__].values():
+                    if all(a is b for name, a, b in zip(names, own, cells, strict=True) if name in steady):
+                        yield value
+                        break
 
     def _owned(self, code: CodeType, function: FunctionType | None = None) -> Place | None:
         """Below the class that holds the function: what `dataclasses` and decorators make has no name."""

@@ -5,7 +5,6 @@ Each thing that the trace took for constant becomes a record, is covered by one,
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import enum
 import inspect
@@ -14,14 +13,15 @@ import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.inputs.functions import FunctionRecords, nodes_of
-from hatch_precompile.lower.inputs.origin import is_librarys, is_python, is_torch
+from hatch_precompile.lower.inputs.origin import is_python, is_torch
+from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
 from hatch_precompile.lower.parametrized import made_by_parametrize
 from hatch_precompile.runtime import runtime
@@ -46,7 +46,6 @@ _SPECIAL = frozenset(f"__{word}__" for word in _SPECIAL_WORDS.split())
 # What tables by class are asked for without a guard that would show it.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, list, dict, set, type, FunctionType)
 _CALLED_MODULE = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
-_DEEP = 3  # attributes of attributes of a global
 # Answers that stay the same as long as a process lives.
 _STEADY = {
     *("is_available", "get_device_properties", "promote_types", "can_cast", "get_enum", "_assert"),
@@ -93,8 +92,9 @@ def inputs_of(
             obstacle.where,
             obstacle.advice,
         )
-    functions = FunctionRecords(folded, tree, namer)
-    writer = _Writer(folded, tree, namer)
+    reading = Reading(folded, namer)
+    functions = FunctionRecords(folded, tree, namer, reading)
+    writer = _Writer(folded, tree, namer, reading)
     records = [
         *functions.of_code([each for each in [code, *traced] if each not in resumes]),
         *writer.helpers(),
@@ -124,67 +124,22 @@ def inputs_of(
 
 
 class _Writer:
-    def __init__(self, folded: Folded, tree: GuardNode, namer: Namer) -> None:
+    def __init__(self, folded: Folded, tree: GuardNode, namer: Namer, reading: Reading) -> None:
         self.folded = folded
         self.tree = tree
         self.namer = namer
+        self.reading = reading
         self.runtime = runtime("inputs")
-        self._read_modules: set[tuple[str, frozenset[str]]] = set()
         self._covered: set[int] = set()  # what of the objects a record has the content of
 
-    # -- what ran --------------------------------------------------------------------------------
-
     def helpers(self) -> Iterator[Record]:
-        """What code that ran while tracing read of its module: its answers are in the trace."""
-        files: set[str] = set()
-        for code, own in self.folded.helpers.items():
-            module = own.get("__name__", "")
-            if getattr(sys.modules.get(module), "__dict__", None) is not own:
-                continue  # generated, as what generated it is
-            yield from self._read(module, (), own, frozenset(code.co_names), files)
-        names = {name for code in self.folded.helpers for name in code.co_names}
-        for cls in self._taking_part() if names else ():
-            held = any(isinstance(vars(cls)[name], (dict, list, set)) for name in names & vars(cls).keys())
-            if held and not self._needs_no_row(cls):
-                files.add(cls.__module__)
-        for module in sorted(files):
+        """What code that ran while tracing has read."""
+        yield from self.reading.of_modules()
+        for cls in self.reading.classes(self._taking_part()):
+            if not self._needs_no_row(cls):
+                self.reading.files.add(cls.__module__)
+        for module in sorted(self.reading.files):
             yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
-
-    def _read(
-        self, module: str, way: tuple[Any, ...], own: Any, names: frozenset[str], files: set[str]
-    ) -> Iterator[Record]:
-        """Of a module's dict, or of that of an object below it, what code with these names may have read.
-        files: of the modules whose text says what is not compared"""
-        for name in sorted(names & own.keys()):
-            value, steps = own[name], (*way, ("a", name))
-            if isinstance(value, type):
-                if self._is_named(value):
-                    self.folded.classes[value] = None
-            elif isinstance(value, (dict, list, set)):
-                files.add(module)  # it may fill up as a process goes on; this says how it begins
-            elif isinstance(value, ModuleType):
-                other = value.__name__
-                known = sys.modules.get(other) is value and not is_librarys(value)
-                if not way and known and (other, names) not in self._read_modules:
-                    self._read_modules.add((other, names))
-                    yield from self._read(other, (), vars(value), names, files)
-            elif (found := self.runtime.mark(value, True)) != self.runtime.type_name(type(value)):
-                yield ("value", module, steps, found)
-            elif len(way) < _DEEP and self._may_hold(value):
-                yield from self._read(module, steps, vars(value), names, files)
-
-    def _may_hold(self, value: Any) -> bool:
-        """Whether an object is one of the program's, or made of what the program put into it."""
-        cls = type(value)
-        made = cls in (SimpleNamespace, argparse.Namespace) or not self._needs_no_row(cls)
-        return made and type(getattr(value, "__dict__", None)) is dict and not callable(value)
-
-    def _is_named(self, cls: type) -> bool:
-        try:
-            self.namer.reference(cls)
-        except Unsupported:
-            return False
-        return True
 
     def builtins(self) -> Iterator[Record]:
         """Builtins that a global of the same name would hide. Dynamo guards the builtins themselves."""

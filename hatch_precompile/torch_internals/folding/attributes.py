@@ -76,10 +76,12 @@ def _of_function(function: Any, name: str) -> None:
 def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
     """A class whose own class decides it may look at the instance, of which dynamo guards the class."""
     from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import AttrSource
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
     def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
         ((cls,), _) = constants([isinstance_type_var], {}) or ((None,), {})
+        # What a class of that class only inherits, and all in a tuple, dynamo asks of the class.
         asks = vars(type(cls)).get("__instancecheck__")
         if (
             isinstance(arg, UserDefinedObjectVariable)
@@ -87,14 +89,16 @@ def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
             and not of_torch(asks.__code__.co_filename)
             and type(cls) is not abc.ABCMeta  # it looks at the class
         ):
-            if not getattr(cls, "_is_protocol", False):
+            if asks.__module__ not in ("typing", "typing_extensions"):
                 stop(
                     f"isinstance() of {cls.__qualname__}, whose class has an __instancecheck__ of its own,",
                     "Ask for what it looks at.",
                 )
-            elif arg.source is not None:
+            elif getattr(cls, "_is_protocol", False) and arg.source is not None:
                 for name in typing._get_protocol_attrs(cls):  # type: ignore[attr-defined]
                     install_guard(arg.source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
+                    if name in getattr(arg.value, "__dict__", ()):  # None is no method
+                        install_guard(AttrSource(arg.source, name).make_guard(GuardBuilder.TYPE_MATCH))
         return own(self, tx, arg, isinstance_type_var)
 
     return call_isinstance

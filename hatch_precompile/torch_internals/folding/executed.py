@@ -6,16 +6,16 @@ enumeration's `_missing_`, a `__getattribute__`: what they answer is in the grap
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib.metadata
 import importlib.util
-import inspect
 import os
 import sys
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -58,33 +58,43 @@ def _run(own: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any) -> Any:
         if isinstance(self, InliningInstructionTranslator):
             return own(self)  # below one that is watched
-        found = folded()
-        helpers, closures = found.helpers, found.closures
-        collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-
-        def called(frame: Any, event: str, argument: Any) -> None:
-            code = frame.f_code
-            if event == "call" and code in _OF_ENVIRONMENT and _for_the_program(frame.f_back):
-                asked_environment(code, frame.f_locals.get("key"))
-            if (
-                event == "call"
-                and _is_programs(code.co_filename)
-                and (code not in helpers or code.co_freevars)
-                and not _is_beside(frame, run.__code__, collecting)
-            ):
-                helpers[code] = frame.f_globals
-                if code.co_freevars:
-                    cells = tuple(map(frame.f_locals.get, code.co_freevars))
-                    closures.setdefault(code, []).append(cells)
-
-        before = sys.getprofile()
-        sys.setprofile(called)
-        try:
+        with _noting_what_runs(run.__code__):
             return own(self)
-        finally:
-            sys.setprofile(before)
 
     return run
+
+
+@contextlib.contextmanager
+def _noting_what_runs(outermost: CodeType) -> Iterator[None]:
+    """outermost: the code whose frame it is below"""
+    found = folded()
+    helpers, closures = found.helpers, found.closures
+    collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+
+    def called(frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code in _OF_ENVIRONMENT and _for_the_program(frame.f_back):
+            asked_environment(code, frame.f_locals.get("key"))
+        if (
+            event == "call"
+            and _is_programs(code.co_filename)
+            and (code not in helpers or code.co_freevars)
+            and not _is_beside(frame, outermost, collecting)
+        ):
+            if code not in helpers:
+                helpers[code] = frame.f_globals
+                for value in filter(_keeps, map(frame.f_globals.get, code.co_names)):
+                    _add(getattr(value, "__wrapped__", None))
+            if code.co_freevars:
+                cells = tuple(map(frame.f_locals.get, code.co_freevars))
+                closures.setdefault(code, {})[tuple(map(id, cells))] = cells
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 def _compile(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,7 +123,9 @@ def _dispatch(own: Callable[..., Any]) -> Callable[..., Any]:
             folded().operators[str(operator)] = str(operator._schema)
             for function in (*_for_shapes(operator), *_for_gradients(sys._getframe(1))):
                 _add(function)
-        if torch.Tag.nondeterministic_seeded in operator.tags and not _drops_nothing(operator, args, kwargs):
+        if torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ()) and not _drops_nothing(
+            operator, args, kwargs
+        ):
             folded().draws = True
         return own(self, operator, *args, **kwargs)
 
@@ -138,23 +150,58 @@ def _for_gradients(frame: Any) -> Iterator[Any]:
     while frame is not None and frame.f_code.co_name not in ("run", "call_user_compiler"):
         if frame.f_code.co_filename == autograd.__file__ and "info" in frame.f_code.co_freevars:
             info = frame.f_locals["info"]
-            yield from (info._setup_context_fn, info._backward_fn)
+            if info._backward_fn is not None and not hasattr(info._backward_fn, _WATCHED):
+                info._backward_fn = _watched(info._backward_fn)
+            yield from (info._setup_context_fn, getattr(info._backward_fn, _WATCHED, None))
         frame = frame.f_back
+
+
+_WATCHED = "_precompile_watched"
+
+
+def _watched(function: Any) -> Any:
+    """The formula of a gradient, which runs below the compiler, where nobody looks."""
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        with _noting_what_runs(backward.__code__):
+            return function(*args, **kwargs)
+
+    setattr(backward, _WATCHED, function)
+    return backward
 
 
 def _add(function: Any) -> None:
     """A function as one that ran, with those of its module that it names."""
-    function = inspect.unwrap(function) if callable(function) else None
     found = folded()
-    if type(function) is not FunctionType or function.__code__ in found.helpers:
+    if type(function) is not FunctionType or not _is_programs(function.__code__.co_filename):
         return
     code = function.__code__
-    if _is_programs(code.co_filename):
+    cells = closure_of(function)
+    if cells:
+        found.closures.setdefault(code, {})[tuple(map(id, cells))] = cells
+    if code not in found.helpers:
         found.helpers[code] = function.__globals__
-        if function.__closure__:
-            found.closures.setdefault(code, []).append(closure_of(function))
-        for name in code.co_names:
-            _add(function.__globals__.get(name))
+        if {"environ", "getenv"} & set(code.co_names):
+            for name in code.co_consts:  # what of them it asks for is not seen
+                if isinstance(name, str) and name.isidentifier():
+                    found.environment[name] = os.environ.get(name)
+        for value in (*_named(code, function.__globals__), *cells):
+            _add(value)
+
+
+def _named(code: CodeType, names: dict[str, Any]) -> Iterator[Any]:
+    """What code may call of its module, and of modules that it names."""
+    for name in code.co_names:
+        value: Any = names.get(name)
+        if isinstance(value, ModuleType):
+            yield from (vars(value).get(each) for each in code.co_names)
+        else:
+            # One that keeps its answers may have run before.
+            yield value.__wrapped__ if _keeps(value) else value
+
+
+def _keeps(value: Any) -> bool:
+    return isinstance(value, functools._lru_cache_wrapper)
 
 
 _OF_ENVIRONMENT = {

@@ -62,7 +62,7 @@ class Folded:
     copied: dynamo's name -> identity, of objects that copy.deepcopy has told apart
     inserted: dynamo's sets whose order is that in which the traced code has added to them, by id
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
-    closures: what was in the cells of those of them that have any, at each call; None for an empty one
+    closures: what was in the cells of those of them that have any, by its ids; None for an empty one
     draws: whether the graph has random numbers
     environment: variables with their values, None for one that is not set
     names: (module, name) of globals of the standard library, which dynamo takes for constant
@@ -73,7 +73,7 @@ class Folded:
 
     functions: dict[FunctionType, bool] = field(default_factory=dict)
     helpers: dict[CodeType, dict[str, Any]] = field(default_factory=dict)
-    closures: dict[CodeType, list[tuple[Any, ...]]] = field(default_factory=dict)
+    closures: dict[CodeType, dict[tuple[int, ...], tuple[Any, ...]]] = field(default_factory=dict)
     classes: dict[type, None] = field(default_factory=dict)
     attributes: set[str] = field(default_factory=set)
     draws: bool = False

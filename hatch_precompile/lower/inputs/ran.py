@@ -1,0 +1,138 @@
+"""Records of what code that ran while dynamo traced has read: its answers are in the trace, without a guard.
+
+Which names it mentions is known, and not of what it asked for them: all are compared that have a value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dis
+import sys
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.inputs.origin import is_librarys
+from hatch_precompile.lower.names import Namer
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals import Folded, closure_of
+
+__all__ = ["Reading"]
+
+Record = tuple[Any, ...]
+Way = tuple[Any, ...]  # steps of a reference
+
+_DEEP = 3  # attributes of attributes of a global
+_STORING = {"STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_ATTR"}
+
+
+class Reading:
+    """Of one trace. `files` has, when the records were made, modules whose text says what is not compared."""
+
+    def __init__(self, folded: Folded, namer: Namer) -> None:
+        self.files: set[str] = set()
+        self._folded = folded
+        self._namer = namer
+        self._runtime = runtime("inputs")
+        self._names = frozenset().union(*map(_names, folded.helpers))
+        # A flag that says that something was done, a counter: other calls find another value.
+        self.stored = frozenset(name for code in folded.helpers for name in _stored(code))
+        self._modules: set[tuple[str, frozenset[str]]] = set()
+
+    def of_modules(self) -> Iterator[Record]:
+        for code, own in self._folded.helpers.items():
+            module = own.get("__name__", "")
+            if getattr(sys.modules.get(module), "__dict__", None) is not own:
+                continue  # generated, as what generated it is
+            yield from self._read(module, (), own, _names(code))
+
+    def of_function(self, module: str, steps: Way, function: Any) -> Iterator[Record]:
+        """What is in objects that a function has in its closure, as default arguments and as attributes."""
+        if type(function) is not FunctionType or function.__code__ not in self._folded.helpers:
+            return
+        places = {
+            "__closure__": closure_of(function),
+            "__defaults__": function.__defaults__ or (),
+            "__kwdefaults__": function.__kwdefaults__ or {},
+        }
+        for place, values in places.items():
+            for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+                content = (("a", "cell_contents"),) if place == "__closure__" else ()
+                yield from self._held(module, (*steps, ("a", place), ("i", key), *content), value)
+        yield from self._read(module, steps, vars(function), self._names)
+
+    def classes(self, taking_part: list[type]) -> Iterator[type]:
+        """Those with a table that such code may have read."""
+        for cls in taking_part:
+            own = vars(cls)
+            if any(isinstance(own[name], (dict, list, set)) for name in self._names & own.keys()):
+                yield cls
+
+    def _read(
+        self, module: str, way: Way, own: Mapping[str, Any], names: frozenset[str], depth: int = _DEEP
+    ) -> Iterator[Record]:
+        """Of a module's dict, or of what an object below it has."""
+        for name in sorted(names & own.keys()):
+            value, steps = own[name], (*way, ("a", name))
+            if name in self.stored or isinstance(value, (dict, list, set)):
+                self.files.add(module)  # it may become another as a process goes on; this says how it begins
+            elif isinstance(value, type):
+                yield from self._of_class(module, steps, value, depth)
+            elif isinstance(value, ModuleType):
+                other = value.__name__
+                known = sys.modules.get(other) is value and not is_librarys(value)
+                if not way and known and (other, names) not in self._modules:
+                    self._modules.add((other, names))
+                    yield from self._read(other, (), vars(value), names)
+            elif (found := self._runtime.mark(value, True)) != self._runtime.type_name(type(value)):
+                yield ("value", module, steps, found)
+            else:
+                yield from self._held(module, steps, value, depth)
+
+    def _of_class(self, module: str, steps: Way, cls: type, depth: int) -> Iterator[Record]:
+        try:
+            self._namer.reference(cls)
+        except Unsupported:
+            return
+        self._folded.classes[cls] = None
+        for name in sorted(self._names & vars(cls).keys()):
+            yield from self._held(module, (*steps, ("a", name)), vars(cls)[name], depth)
+
+    def _held(self, module: str, steps: Way, value: Any, depth: int = _DEEP) -> Iterator[Record]:
+        own = self._own(value) if depth else None
+        if own is not None:
+            yield from self._read(module, steps, own, self._names, depth - 1)
+
+    def _own(self, value: Any) -> Mapping[str, Any] | None:
+        """What an object has, if it is one of the program's or made of what the program put into it."""
+        cls = type(value)
+        made = issubclass(cls, (SimpleNamespace, argparse.Namespace, FunctionType, torch.nn.Module))
+        if issubclass(cls, (type, ModuleType)) or (not made and _is_librarys(cls)):
+            return None
+        slots = [vars(base).get("__slots__", ()) for base in cls.__mro__]
+        names = {name for each in slots for name in ((each,) if isinstance(each, str) else each)}
+        own: dict[str, Any] = {}
+        for name in ("__dict__", *(names & self._names)):
+            with contextlib.suppress(AttributeError):  # it has none, or no value
+                found = object.__getattribute__(value, name)
+                own |= found if name == "__dict__" else {name: found}
+        return own
+
+
+def _is_librarys(cls: type) -> bool:
+    module = sys.modules.get(cls.__module__)
+    return module is None or is_librarys(module)
+
+
+def _names(code: CodeType) -> frozenset[str]:
+    """What code may look up: names, and words for getattr and the like."""
+    words = (each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
+    return frozenset((*code.co_names, *words))
+
+
+def _stored(code: CodeType) -> Iterator[str]:
+    return (each.argval for each in dis.get_instructions(code) if each.opname in _STORING)
