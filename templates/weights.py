@@ -82,8 +82,11 @@ _SMALL = 1 << 15
 def _contents(tensor: torch.Tensor) -> tuple[int, int, bytes] | None:
     """Address, bytes and contents of a small buffer: the batch norms of torch write their statistics without
     a new version."""
-    size = tensor.numel() * tensor.element_size()
-    if isinstance(tensor, torch.nn.Parameter) or not tensor.is_contiguous() or size > _SMALL:
+    if isinstance(tensor, torch.nn.Parameter) or not tensor.numel():
+        return None
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    size = (last + 1) * tensor.element_size()
+    if size > _SMALL:
         return None
     return tensor.data_ptr(), size, ctypes.string_at(tensor.data_ptr(), size)
 
