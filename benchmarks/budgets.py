@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ways import BEFORE
+
 __all__ = ["Budget", "Verdict", "judge"]
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -89,6 +91,7 @@ BUDGETS = (
         models=("threads",),
     ),
     Budget("steady state per call, against torch.compile", 1.0, "x", _against_torch_compile),
+    Budget("a call, against the wheel of the revision before", 1.0, "x", _least("wheel", BEFORE)),
     *(
         Budget(f"a call with fixed weights, {what}", limit, "x", _least(way, other), models)
         for what, limit, way, other, models in (

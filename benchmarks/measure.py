@@ -15,7 +15,7 @@ from typing import Any
 from models import BenchModel
 from processes import RunError, run_timed, run_to_log
 from projects import Project
-from ways import WAYS
+from ways import BEFORE, WAYS
 
 __all__ = ["Bench", "dispatch_cost", "import_cost", "medians", "threads_cost"]
 
@@ -95,13 +95,16 @@ class Bench:
     model: BenchModel
     folder: Path
     say: Callable[[str], None]
+    before: Path | None = None
+    """The folder of the plugin that BEFORE is built with."""
 
     def project(self, way: str) -> Project:
         """The project whose wheel a way installs, or whose source it imports."""
         settings = WAYS[way].settings
         if settings is None:
             return Project(self.model, self.folder)
-        return Project(self.model, self.folder / way, settings)
+        plugin = self.before if way == BEFORE else None
+        return Project(self.model, self.folder / way, settings, plugin)
 
     def measure(self, ways: Iterable[str], runs: int, heavy_runs: int) -> dict[str, Fields]:
         """Per way its fields, or {"error": the last line of it}."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from models import BenchModel
+from models import ROOT, BenchModel
 from processes import RunError, run_to_log
 from ways import QUANTIZED
 
-__all__ = ["Project"]
+__all__ = ["Project", "install_revision"]
 
 PACKAGES = Path(__file__).resolve().parent / "packages"
 
@@ -58,6 +58,18 @@ def quantized():
 """
 
 
+def install_revision(revision: str, folder: Path) -> None:
+    """Install this project's plugin, as it was at a revision, into a folder of its own. Raises RunError."""
+    shutil.rmtree(folder, ignore_errors=True)
+    run_to_log(
+        [
+            *(sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation"),
+            *("--target", folder, f"git+{ROOT.as_uri()}@{revision}"),
+        ],
+        folder.with_suffix(".log"),
+    )
+
+
 @dataclass(frozen=True)
 class Project:
     """A benchmark model's project in a folder of its own."""
@@ -66,6 +78,8 @@ class Project:
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
     """Keys of the entrypoint, beside those that the model says."""
+    plugin: Path | None = None
+    """The folder that the plugin is in, where that is not this environment's."""
 
     @property
     def source(self) -> Path:
@@ -97,10 +111,11 @@ class Project:
         dist, cache = self.folder / "dist", self.folder / "build-cache"
         for folder in (dist, cache):
             shutil.rmtree(folder, ignore_errors=True)
+        plugin = {} if self.plugin is None else {"PYTHONPATH": str(self.plugin)}
         seconds = run_to_log(
             [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist, self.source],
             self.folder / "build.log",
-            env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(cache)},
+            env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(cache)} | plugin,
         )
         return next(dist.glob("*.whl")), seconds
 

@@ -22,9 +22,9 @@ from budgets import judge
 from measure import Bench, dispatch_cost, import_cost, threads_cost
 from models import MANY, MODELS, ROOT, THREADS, BenchModel
 from processes import RunError
-from projects import Project
+from projects import Project, install_revision
 from report import table, verdict_table, write
-from ways import WAYS
+from ways import BEFORE, WAYS
 
 NEEDED = ("build", "hatchling", "hatch_precompile", "torch", "transformers")
 FOR_OTHERS = ("onnxruntime", "onnxscript", "openvino")
@@ -38,6 +38,9 @@ def main() -> None:
         sys.exit(f"run.py: {sys.executable} lacks {', '.join(missing)}; see benchmarks/README.md")
     # Of this process, and so of all that it starts.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
+    if options.before:
+        options.ways.append(BEFORE)
+        install_revision(options.before, out / "bench" / "before")
     models: dict[str, dict[str, Any]] = {}
     (out / "bench.json").unlink(missing_ok=True)
     for name in options.models:
@@ -56,7 +59,9 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", type=chosen(MODELS), default=list(MODELS), help=", ".join(MODELS))
-    parser.add_argument("--ways", type=chosen(WAYS), default=list(WAYS), help=", ".join(WAYS))
+    ways = {name: way for name, way in WAYS.items() if name != BEFORE}
+    parser.add_argument("--ways", type=chosen(ways), default=list(ways), help=", ".join(ways))
+    parser.add_argument("--before", metavar="REVISION", help="also wheels that another revision builds")
     parser.add_argument("--out", type=Path, default=ROOT / "build", help="where results go (default: build)")
     parser.add_argument("--runs", type=int, default=5, help="runs per way (default: 5)")
     parser.add_argument(
@@ -96,7 +101,7 @@ def measure_model(name: str, model: BenchModel, options: argparse.Namespace) -> 
     def say(text: str) -> None:
         print(f"[{time.monotonic() - start:6.0f} s] {name}: {text}", file=sys.stderr, flush=True)
 
-    bench = Bench(model, folder, say)
+    bench = Bench(model, folder, say, options.out / "bench" / "before")
     ways = bench.measure(options.ways, options.runs, options.heavy_runs)
     if "wheel" in ways and "error" not in ways["wheel"]:
         say("wheel: import")

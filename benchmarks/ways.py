@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["QUANTIZED", "WAYS", "Call", "Job", "Way"]
+__all__ = ["BEFORE", "QUANTIZED", "WAYS", "Call", "Job", "Way"]
+
+BEFORE = "wheel_before"
+"""The way that another revision of this project is measured as; only where one is named."""
 
 QUANTIZED = "quantized"
 """In the place of an entrypoint's instance: its model, quantized by torchao."""
@@ -279,6 +282,7 @@ WAYS: dict[str, Way] = {
         compiler=False,
         settings={"weights": "fixed", "instance": QUANTIZED},
     ),
+    BEFORE: Way("precompiled wheel, of the revision before", _eager, compiler=False, settings={}),
 }
 """By the name they have on the command line and in bench.json. A wheel calls the model as eager does: what
 differs is the package installed. Its build is a project's, in projects.py."""
