@@ -151,18 +151,26 @@ class Integers(nn.Module):
         return [torch._int_mm(x, self.weight.t()) for x in inputs]
 
 
-@pytest.mark.parametrize(("inner", "outer"), [(300, 137), (514, 64), (1027, 33), (2055, 17)])
-def test_integers_are_exact(inner: int, outer: int) -> None:
-    native = variant("native")
-    if not native.has_vnni:
-        pytest.skip("this machine does not multiply int8")
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4", "native"])
+@pytest.mark.parametrize(
+    ("inner", "outer", "dtype"),
+    [(300, 137, torch.int8), (514, 64, torch.uint8), (1027, 33, torch.uint8), (2055, 17, torch.int8)],
+)
+def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtype) -> None:
+    of = variant(name)
+    if name == "native" and not of.has_vnni:
+        pytest.skip("one of the others is the same")
+    if of.has_vnni and dtype == torch.int8:
+        pytest.skip("these are oneDNN's")
     torch.manual_seed(0)
-    counts = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS]
+    counts, least, most = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS], torch.iinfo(dtype).min, torch.iinfo(dtype).max
     model = Integers(inner, outer)
-    inputs = [torch.randint(0, 256, (count, inner), dtype=torch.uint8) for count in counts]
-    call, graph, steps = compiled(model, native, *inputs)
+    inputs = [torch.randint(least, most + 1, (count, inner), dtype=dtype) for count in counts]
+    # The largest products that there are, in pairs of one sign.
+    model.weight.data[0], inputs[1][0], inputs[1][1] = -128, least, most
+    call, graph, steps = compiled(model, of, *inputs)
     assert steps.count("aten.contiguous.default") == 1
-    assert graph.rounded == {"native": "int8"}
+    assert graph.rounded == {of.name: "int8"}
     with torch.no_grad():
         for x, answer in zip(inputs, call(), strict=True):
             assert torch.equal(answer, x.int() @ model.weight.t().int())
@@ -192,9 +200,8 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
     cases: list[tuple[nn.Module, torch.Tensor]] = [
         (Rows(300, 137), torch.randn(5, 300)),
         (Rows(300, 137), torch.randn(50, 300)),
+        (Integers(300, 137), torch.randint(0, 256, (20, 300), dtype=torch.uint8)),
     ]
-    if native.has_vnni:
-        cases.append((Integers(300, 137), torch.randint(0, 256, (20, 300), dtype=torch.uint8)))
     for model, x in cases:
         call, graph, steps = compiled(model, native, x)
         assert graph.why_python == "no C++"

@@ -29,9 +29,9 @@ _WORTH_PANELS = 1 << 14
 
 @dataclass(frozen=True)
 class Packing:
-    """has_bfloat16: whether layers of bfloat16 are packed; has_fma, has_vnni: whether those of a few rows
-    are ours, of float32 and of int8; has_avx512: whether those of more rows are not, but for int8; narrow:
-    whether those of float32 become such of bfloat16."""
+    """has_bfloat16: whether layers of bfloat16 are packed; has_fma: whether those of a few rows are ours;
+    has_avx512: whether those of more rows are not; has_vnni: whether int8 is multiplied as it is, and
+    uint8 alone with it; narrow: whether layers of float32 become such of bfloat16."""
 
     has_bfloat16: bool
     has_fma: bool
@@ -45,8 +45,9 @@ class Packing:
     def is_ours(self, x: Any) -> bool:
         """Whether layers of this input are for our own functions."""
         dtype = x.meta["val"].dtype
-        if dtype == torch.uint8:
-            return self.has_vnni and _has_few_rows(x)
+        if dtype in (torch.uint8, torch.int8):
+            with_it = dtype == torch.uint8 if self.has_vnni else self.has_fma
+            return with_it and _has_few_rows(x)
         ours = dtype == torch.float32 and self.has_fma and not self.narrow
         return ours and (not self.has_avx512 or _has_few_rows(x))
 
@@ -127,7 +128,7 @@ def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None
     if base.dtype != torch.int8 or not base.is_contiguous() or min(base.shape) < 1:
         return
     with graph.inserting_before(node):
-        packed = _in_panels_of_int8(graph, weight)
+        packed = _in_panels_of_int8(graph, weight, 4 if packing.has_vnni else 2)
         layer = graph.call_function(panels.int8_layer, (x, packed, base.shape[0]))
         layer.meta.update(node.meta)
     _replace(graph, node, layer)
@@ -142,14 +143,15 @@ def _replace(graph: Any, product: Any, layer: Any) -> None:
         graph.erase_node(turned)
 
 
-def _in_panels_of_int8(graph: Any, weight: Any) -> Any:
-    """Nodes that make panels of a weight of int8: (panels, words, 16, 4), rows of k filled up to words of
-    four."""
+def _in_panels_of_int8(graph: Any, weight: Any, items: int) -> Any:
+    """Nodes that make panels of a weight of int8: (panels, words, 16, items), rows of k filled up to words of
+    so many items."""
     n, k = weight.meta["val"].shape
-    number, words = -(-n // panels.COLUMNS), -(-k // 4)
-    if n % panels.COLUMNS or k % 4:
-        weight = added(graph, aten.constant_pad_nd.default, weight, [0, -k % 4, 0, -n % panels.COLUMNS])
-    split = added(graph, aten.view.default, weight, [number, panels.COLUMNS, words, 4])
+    number, words = -(-n // panels.COLUMNS), -(-k // items)
+    if n % panels.COLUMNS or k % items:
+        filled = [0, -k % items, 0, -n % panels.COLUMNS]
+        weight = added(graph, aten.constant_pad_nd.default, weight, filled)
+    split = added(graph, aten.view.default, weight, [number, panels.COLUMNS, words, items])
     turned = added(graph, aten.permute.default, split, [0, 2, 1, 3])
     return added(graph, aten.contiguous.default, turned)
 

@@ -27,15 +27,17 @@ FEW_ROWS = 32
 COLUMNS = 16
 """That one vector of AVX-512 has, or two of AVX2: a panel."""
 
-# Rows and weights are read by words of four bytes: a float32, or four int8. Weights: for each panel, for each
-# word of a row, that of each column. The rows are copied: so those which are read together do not fall on
-# the same lines of a cache, and their places are known when this is compiled. Each sum is taken in one order,
-# whatever the number of threads.
+# Rows are read by words of four bytes: a float32, four uint8, or two int16 that int8 or uint8 were widened
+# to, whose products are exact without VNNI. Weights: for each panel, for each word of a row, what each column
+# multiplies it with. The rows are copied: so those which are read together do not fall on the same lines of a
+# cache, and their places are known when this is compiled. Each sum is taken in one order, whatever the number
+# of threads.
 _FUNCTIONS = """
 #include <immintrin.h>
 #include <omp.h>
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <torch/csrc/inductor/aoti_torch/c/shim_cpu.h>
 namespace {
@@ -46,11 +48,14 @@ constexpr int64_t PARTS = 8;
 // Words of weights, times rows, from which a thread more makes up for starting it.
 constexpr int64_t SHARE = 1 << 17;
 #define IN_PLACE __attribute__((always_inline)) inline  // the calling code is compiled at -O1
-#ifdef __AVX512F__
+#ifdef __AVX512BW__
 constexpr int64_t ROWS = 16;
 struct Floats {
+    using Item = float;
     using Word = float;
+    static constexpr int64_t ITEMS = 1, WEIGHTS = COLUMNS;
     __m512 all;
+    IN_PLACE static Floats weights(const Word* from) { return load(from); }
     IN_PLACE static Floats load(const Word* from) { return {_mm512_loadu_ps(from)}; }
     IN_PLACE void store(Word* to) const { _mm512_storeu_ps(to, all); }
     IN_PLACE Floats plus(Word x, Floats w) const {
@@ -60,8 +65,11 @@ struct Floats {
 };
 // Sums of int32. A word of a row is four uint8, one of the weights four int8.
 struct Integers {
+    using Item = uint8_t;
     using Word = int32_t;
+    static constexpr int64_t ITEMS = 4, WEIGHTS = COLUMNS;
     __m512i all;
+    IN_PLACE static Integers weights(const Word* from) { return load(from); }
     IN_PLACE static Integers load(const Word* from) { return {_mm512_loadu_si512(from)}; }
     IN_PLACE void store(Word* to) const { _mm512_storeu_si512(to, all); }
     IN_PLACE Integers plus(Word x, Integers w) const {
@@ -72,11 +80,31 @@ struct Integers {
     }
     IN_PLACE Integers operator+(Integers other) const { return {_mm512_add_epi32(all, other.all)}; }
 };
+// Sums of int32. A word of a row is two int16, one of the weights two columns' two int8.
+template <class Numbers>
+struct Pairs {
+    using Item = Numbers;
+    using Word = int32_t;
+    static constexpr int64_t ITEMS = 2, WEIGHTS = COLUMNS / 2;
+    __m512i all;
+    IN_PLACE static Pairs weights(const Word* from) {
+        return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
+    }
+    IN_PLACE static Pairs load(const Word* from) { return {_mm512_loadu_si512(from)}; }
+    IN_PLACE void store(Word* to) const { _mm512_storeu_si512(to, all); }
+    IN_PLACE Pairs plus(Word x, Pairs w) const {
+        return {_mm512_add_epi32(all, _mm512_madd_epi16(_mm512_set1_epi32(x), w.all))};
+    }
+    IN_PLACE Pairs operator+(Pairs other) const { return {_mm512_add_epi32(all, other.all)}; }
+};
 #else
 constexpr int64_t ROWS = 6;
 struct Floats {
+    using Item = float;
     using Word = float;
+    static constexpr int64_t ITEMS = 1, WEIGHTS = COLUMNS;
     __m256 left, right;
+    IN_PLACE static Floats weights(const Word* from) { return load(from); }
     IN_PLACE static Floats load(const Word* from) {
         return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
     }
@@ -92,16 +120,70 @@ struct Floats {
         return {_mm256_add_ps(left, other.left), _mm256_add_ps(right, other.right)};
     }
 };
+// Sums of int32. A word of a row is two int16, one of the weights two columns' two int8.
+template <class Numbers>
+struct Pairs {
+    using Item = Numbers;
+    using Word = int32_t;
+    static constexpr int64_t ITEMS = 2, WEIGHTS = COLUMNS / 2;
+    __m256i left, right;
+    IN_PLACE static Pairs weights(const Word* from) {
+        const auto* halves = reinterpret_cast<const __m128i*>(from);
+        return {_mm256_cvtepi8_epi16(_mm_loadu_si128(halves)),
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(halves + 1))};
+    }
+    IN_PLACE static Pairs load(const Word* from) {
+        const auto* halves = reinterpret_cast<const __m256i*>(from);
+        return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+    }
+    IN_PLACE void store(Word* to) const {
+        auto* halves = reinterpret_cast<__m256i*>(to);
+        _mm256_storeu_si256(halves, left);
+        _mm256_storeu_si256(halves + 1, right);
+    }
+    IN_PLACE Pairs plus(Word x, Pairs w) const {
+        const __m256i each = _mm256_set1_epi32(x);
+        return {_mm256_add_epi32(left, _mm256_madd_epi16(each, w.left)),
+                _mm256_add_epi32(right, _mm256_madd_epi16(each, w.right))};
+    }
+    IN_PLACE Pairs operator+(Pairs other) const {
+        return {_mm256_add_epi32(left, other.left), _mm256_add_epi32(right, other.right)};
+    }
+};
 #endif
+// Whether words of a row lie in memory as its items do.
+template <class Panel>
+constexpr bool AS_THEY_LIE = Panel::ITEMS * sizeof(typename Panel::Item) == sizeof(typename Panel::Word);
+// Items of a row as words, of which the last is filled up with zeros.
+template <class Panel, class Item = typename Panel::Item, class Word = typename Panel::Word>
+void copy_row(const Item* from, int64_t items, Word* to) {
+    to[(items - 1) / Panel::ITEMS] = 0;
+    if constexpr (AS_THEY_LIE<Panel>) {
+        std::memcpy(to, from, items * sizeof(Item));
+    } else {
+        auto* wide = reinterpret_cast<char*>(to);
+        int64_t i = 0;
+        for (; i + 16 <= items; i += 16, wide += 32) {
+            const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+            _mm256_storeu_si256(
+                reinterpret_cast<__m256i*>(wide),
+                std::is_signed_v<Item> ? _mm256_cvtepi8_epi16(some) : _mm256_cvtepu8_epi16(some));
+        }
+        for (; i < items; ++i, wide += 2) {
+            const int16_t one = from[i];
+            std::memcpy(wide, &one, sizeof one);
+        }
+    }
+}
 template <class Panel, int... R, class Word = typename Panel::Word>
 IN_PLACE void block_of(const Word* x, const Word* w, const Word* bias, Word* out,
                        int64_t words, int64_t n, int64_t columns, std::integer_sequence<int, R...>) {
     Panel sums[] = {(void(R), Panel::load(bias))...};
     for (; words > 0; words -= CHUNK, x += ROWS * STRIDE) {
-        const Word *each = x, *end = w + COLUMNS * std::min(words, CHUNK);
-        for (; w < end; w += COLUMNS, ++each) {
-            _mm_prefetch(reinterpret_cast<const char*>(w + COLUMNS * AHEAD), _MM_HINT_T0);
-            const Panel weights = Panel::load(w);
+        const Word *each = x, *end = w + Panel::WEIGHTS * std::min(words, CHUNK);
+        for (; w < end; w += Panel::WEIGHTS, ++each) {
+            _mm_prefetch(reinterpret_cast<const char*>(w + Panel::WEIGHTS * AHEAD), _MM_HINT_T0);
+            const Panel weights = Panel::weights(w);
             ((sums[R] = sums[R].plus(each[R * STRIDE], weights)), ...);
         }
     }
@@ -129,31 +211,32 @@ template <class Panel, class Word = typename Panel::Word>
 void row(const Word* x, const Word* w, const Word* bias, Word* out, int64_t words, int64_t columns) {
     constexpr Word none[COLUMNS] = {};
     Panel one = Panel::load(bias), two = Panel::load(none), three = two, four = two;
+    constexpr int64_t step = Panel::WEIGHTS;
     int64_t i = 0;
-    for (; i + 4 <= words; i += 4, w += 4 * COLUMNS) {
-        const char* ahead = reinterpret_cast<const char*>(w + COLUMNS * AHEAD);
+    for (; i + 4 <= words; i += 4, w += 4 * step) {
+        const char* ahead = reinterpret_cast<const char*>(w + step * AHEAD);
         _mm_prefetch(ahead, _MM_HINT_T0);
-        _mm_prefetch(ahead + 4 * COLUMNS, _MM_HINT_T0);
-        _mm_prefetch(ahead + 8 * COLUMNS, _MM_HINT_T0);
-        _mm_prefetch(ahead + 12 * COLUMNS, _MM_HINT_T0);
-        one = one.plus(x[i], Panel::load(w));
-        two = two.plus(x[i + 1], Panel::load(w + COLUMNS));
-        three = three.plus(x[i + 2], Panel::load(w + 2 * COLUMNS));
-        four = four.plus(x[i + 3], Panel::load(w + 3 * COLUMNS));
+        _mm_prefetch(ahead + 4 * step, _MM_HINT_T0);
+        _mm_prefetch(ahead + 8 * step, _MM_HINT_T0);
+        _mm_prefetch(ahead + 12 * step, _MM_HINT_T0);
+        one = one.plus(x[i], Panel::weights(w));
+        two = two.plus(x[i + 1], Panel::weights(w + step));
+        three = three.plus(x[i + 2], Panel::weights(w + 2 * step));
+        four = four.plus(x[i + 3], Panel::weights(w + 3 * step));
     }
-    for (; i < words; ++i, w += COLUMNS) one = one.plus(x[i], Panel::load(w));
+    for (; i < words; ++i, w += step) one = one.plus(x[i], Panel::weights(w));
     Word every[COLUMNS];
     ((one + two) + (three + four)).store(every);
     std::copy_n(every, columns, out);
 }
-// x: m rows of this many bytes; w: panels; bias: n or null; out: (m, n)
-template <class Panel, class Word = typename Panel::Word>
-AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, const Word* bias,
+// x: m rows of k items; w: panels; bias: n or null; out: (m, n)
+template <class Panel, class Item = typename Panel::Item, class Word = typename Panel::Word>
+AOTITorchError product(const Item* x, int64_t m, int64_t k, const Word* w, const Word* bias,
                        Word* out, int64_t n) {
-    const int64_t size = sizeof(Word), words = (bytes + size - 1) / size;
+    const int64_t words = (k + Panel::ITEMS - 1) / Panel::ITEMS;
     const int64_t panels = (n + COLUMNS - 1) / COLUMNS, chunks = (words + CHUNK - 1) / CHUNK;
     const int64_t parts = (m + ROWS - 1) / ROWS, part_size = chunks * ROWS * STRIDE;
-    const bool in_place = m == 1 && bytes % size == 0;
+    const bool in_place = m == 1 && AS_THEY_LIE<Panel> && k % Panel::ITEMS == 0;
     const int64_t copy_size[] = {in_place ? 0 : m == 1 ? words : parts * part_size}, copy_stride[] = {1};
     AtenTensorHandle copy_handle;
     void* copied;
@@ -163,10 +246,7 @@ AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, c
     RAIIAtenTensorHandle owner(copy_handle);
     if (auto error = aoti_torch_get_data_ptr(owner, &copied)) return error;
     auto* copy = static_cast<Word*>(copied);
-    if (m == 1 && !in_place) {
-        copy[words - 1] = 0;
-        std::memcpy(copy, x, bytes);
-    }
+    if (m == 1 && !in_place) copy_row<Panel>(x, k, copy);
     const bool share = m * n * words / omp_get_max_threads() >= SHARE;
     #pragma omp parallel for schedule(static) if (share && m > 1)
     for (int64_t part = 0; part < (m > 1 ? parts : 0); ++part) {
@@ -174,9 +254,8 @@ AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, c
         for (int64_t r = begin; r < end; ++r)
             for (int64_t chunk = 0; chunk < chunks; ++chunk) {
                 Word* to = copy + part * part_size + (chunk * ROWS + r - begin) * STRIDE;
-                const int64_t from = chunk * CHUNK * size, length = std::min(CHUNK * size, bytes - from);
-                to[(length + size - 1) / size - 1] = 0;
-                std::memcpy(to, x + r * bytes + from, length);
+                const int64_t from = chunk * CHUNK * Panel::ITEMS;
+                copy_row<Panel>(x + r * k + from, std::min(CHUNK * Panel::ITEMS, k - from), to);
             }
     }
     const Word* rows_of_one = in_place ? reinterpret_cast<const Word*>(x) : copy;
@@ -185,7 +264,7 @@ AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, c
     for (int64_t number = 0; number < groups * panels; ++number) {
         const int64_t group = number / panels, panel = number % panels;
         const int64_t from = panel * COLUMNS, columns = std::min(COLUMNS, n - from);
-        const Word* weights = w + from * words;
+        const Word* weights = w + panel * Panel::WEIGHTS * words;
         Word first[COLUMNS] = {};
         if (bias) std::copy_n(bias + from, columns, first);
         if (m == 1) {
@@ -200,9 +279,9 @@ AOTITorchError product(const char* x, int64_t m, int64_t bytes, const Word* w, c
     }
     return AOTI_TORCH_SUCCESS;
 }
-template <class Panel, class Word = typename Panel::Word>
-AOTITorchError layer(AtenTensorHandle input, int64_t item, AtenTensorHandle weight, AtenTensorHandle bias,
-                     int64_t n, int32_t dtype, AtenTensorHandle* result) {
+template <class Panel, class Item = typename Panel::Item, class Word = typename Panel::Word>
+AOTITorchError layer(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, int64_t n,
+                     int32_t dtype, AtenTensorHandle* result) {
     int64_t* sizes;
     void *x, *w, *added = nullptr, *out;
     if (auto error = aoti_torch_get_sizes(input, &sizes)) return error;
@@ -215,7 +294,7 @@ AOTITorchError layer(AtenTensorHandle input, int64_t item, AtenTensorHandle weig
     if (auto error = aoti_torch_get_data_ptr(weight, &w)) return error;
     if (auto error = bias ? aoti_torch_get_data_ptr(bias, &added) : AOTI_TORCH_SUCCESS) return error;
     if (auto error = aoti_torch_get_data_ptr(owner, &out)) return error;
-    if (auto error = product<Panel>(static_cast<const char*>(x), m, k * item, static_cast<const Word*>(w),
+    if (auto error = product<Panel>(static_cast<const Item*>(x), m, k, static_cast<const Word*>(w),
                                     static_cast<const Word*>(added), static_cast<Word*>(out), n))
         return error;
     *result = owner.release();
@@ -235,15 +314,23 @@ AOTITorchError layer(AtenTensorHandle input, int64_t item, AtenTensorHandle weig
         return aoti_torch_cpu__linear_pointwise(
             input, weight, bias ? &bias : nullptr, "none", no_numbers, 0, &no_word, result);
     }
-    return panels::layer<panels::Floats>(
-        input, sizeof(float), weight, bias, n, aoti_torch_dtype_float32(), result);
+    return panels::layer<panels::Floats>(input, weight, bias, n, aoti_torch_dtype_float32(), result);
 }
-#ifdef __AVX512F__
+// input: (m, k) of int8 or uint8, contiguous; weight: (panels, words, 16, 2) of int8; result: int32
+[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_pairs(
+        AtenTensorHandle input, AtenTensorHandle weight, int64_t n, AtenTensorHandle* result) {
+    int32_t dtype;
+    if (auto error = aoti_torch_get_dtype(input, &dtype)) return error;
+    const int32_t sums = aoti_torch_dtype_int32();
+    if (dtype == aoti_torch_dtype_int8())
+        return panels::layer<panels::Pairs<int8_t>>(input, weight, nullptr, n, sums, result);
+    return panels::layer<panels::Pairs<uint8_t>>(input, weight, nullptr, n, sums, result);
+}
+#ifdef __AVX512BW__
 // input: (m, k) of uint8, contiguous; weight: (panels, words, 16, 4) of int8; result: int32
 [[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_int8(
         AtenTensorHandle input, AtenTensorHandle weight, int64_t n, AtenTensorHandle* result) {
-    return panels::layer<panels::Integers>(
-        input, 1, weight, nullptr, n, aoti_torch_dtype_int32(), result);
+    return panels::layer<panels::Integers>(input, weight, nullptr, n, aoti_torch_dtype_int32(), result);
 }
 #endif
 }
@@ -290,12 +377,15 @@ def layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
 
 
 def int8_layer(x: Any, weight: Any, n: int) -> Any:
-    """(m, k) of uint8 to (m, n) of int32. weight: as `packed_int8` gives it."""
+    """(m, k) of uint8 or int8 to (m, n) of int32. weight: (panels, words, 16, items of a word), of int8; of
+    four items to a word, only uint8 is multiplied, and by VNNI."""
     if isinstance(x, torch.Tensor):
         return x.new_empty(x.shape[0], n, dtype=torch.int32)
     if not _calls_c_functions():
         return _lowered(aten._int_mm, x, _unpacked(weight, [0, 2, 1, 3], n, x.get_size()[1]))
-    return call_of(_FUNCTIONS, "aoti_torch_cpu_precompiled_panels_int8", [x, weight], (n,), n, torch.int32)
+    kind = {2: "pairs", 4: "int8"}[int(weight.get_size()[-1])]
+    name = f"aoti_torch_cpu_precompiled_panels_{kind}"
+    return call_of(_FUNCTIONS, name, [x, weight], (n,), n, torch.int32)
 
 
 def _lowers_itself(target: Callable[..., Any]) -> None:

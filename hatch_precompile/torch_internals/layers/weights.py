@@ -63,10 +63,10 @@ def separate(
     """Take what depends on weights alone out of a graph, which is changed.
 
     weights: the numbers of the inputs that are parameters and buffers; has_bfloat16: whether the processor
-    multiplies it, so that such layers are packed too; has_fma, has_vnni: whether it has the instructions for
-    our layers, of float32 and of int8; has_avx512: whether only those of a few rows are ours; narrow: whether
-    float32 layers become bfloat16. Returns the inputs that the graph has now, and the plan; None, and the
-    graph as it was, where nothing depends on weights alone.
+    multiplies it, so that such layers are packed too; has_fma: whether it has the instructions for our
+    layers; has_avx512: whether only those of a few rows are ours; has_vnni: whether it multiplies int8 as it
+    is; narrow: whether float32 layers become bfloat16. Returns the inputs that the graph has now, and the
+    plan; None, and the graph as it was, where nothing depends on weights alone.
     """
     graph = gm.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
