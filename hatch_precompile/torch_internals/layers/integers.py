@@ -41,6 +41,8 @@ namespace integers {
 #define IN_PLACE __attribute__((always_inline)) inline  // the calling code is compiled at -O1
 // Rows whose sums are in registers together, each with two columns; what one thread does at a time.
 constexpr int64_t ROWS = 6, ROWS_AT_ONCE = 8 * ROWS, COLUMNS_AT_ONCE = 32;
+// Bytes of weights between what is multiplied and what is asked for.
+constexpr int64_t AHEAD = 3072;
 // Multiplications from which a thread more makes up for starting it.
 constexpr int64_t SHARE = 1 << 18;
 // Multiplications that are soon done in any way.
@@ -93,6 +95,7 @@ IN_PLACE void sums_of(Numbers left, Numbers right, int32_t* to, bool both) {
 // x: rows of int16, filled up with zeros; one, two: columns of k weights
 // Both products of a row: it is loaded once, as loads would be what takes longest.
 IN_PLACE void add(Numbers (&sums)[2], Numbers x, Numbers left, Numbers right) {
+    asm("" : "+v"(x.all));  // it has to be in a register, or there would be two loads
     sums[0] = sums[0].plus(x.times(left));
     sums[1] = sums[1].plus(x.times(right));
 }
@@ -113,6 +116,7 @@ IN_PLACE void block_of(const int16_t* x, int64_t stride, const int8_t* one, cons
     for (int64_t i = 0; i < whole; i += STEP) {
         left = Numbers::of(one + i);
         right = Numbers::of(two + i);
+        _mm_prefetch(reinterpret_cast<const char*>(one + i + AHEAD), _MM_HINT_T0);
         (add(sums[R], Numbers::of(x + R * stride + i), left, right), ...);
     }
     (sums_of(sums[R][0], sums[R][1], out + R * n, both), ...);
