@@ -68,7 +68,9 @@ def status() -> dict[str, Any]:
             "prepared_bytes": 0,
         }
         return {"installed": False, "reason": reason, **nothing}
-    return _installation.status()
+    from .status import status_of
+
+    return status_of(_installation)
 
 
 def refresh() -> None:

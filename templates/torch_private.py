@@ -1,6 +1,6 @@
-"""The private torch APIs that guards and frames need, behind names that say what each is for.
+"""The private torch APIs that guards and calls need, behind names that say what each is for.
 
-Those of graphs are in graphs.py, which comes in with the first call.
+Those of graphs are in graphs.py, those that an import needs in torch_frames.py.
 
 Seen in torch 2.13.0, 2.14.0 and 2.15.0, after a plain `import torch`: nothing here imports torch._dynamo or
 torch._inductor. tests/unit/test_torch_internals.py fails first when one of them changes.
@@ -15,7 +15,6 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
-from types import CodeType
 from typing import Any
 
 import torch
@@ -23,7 +22,16 @@ import torch.autograd.forward_ad as forward_ad
 from torch._C._dynamo import eval_frame as _eval_frame
 from torch._C._dynamo import guards as _guards
 
-from .references import decode, original, unwrap
+from .constants import decode
+from .references import original, unwrap
+from .torch_frames import (
+    eval_frame_callback,
+    is_compiling,
+    leave_untraced,
+    leave_untraced_code,
+    set_eval_frame,
+    tracing_state,
+)
 
 __all__ = [
     "Refused",
@@ -31,6 +39,7 @@ __all__ = [
     "after_optimizer_steps",
     "count_as_compiled",
     "dispatching_as",
+    "eval_frame_callback",
     "guard_namespace",
     "is_compiling",
     "is_traced_symbolically",
@@ -50,26 +59,9 @@ __all__ = [
     "without_torch_function",
 ]
 
-# Dynamo's hook on the frames of this thread: None, or what a torch.compile on the stack has set.
-set_eval_frame = _eval_frame.set_eval_frame
-eval_frame_callback = _eval_frame.get_eval_frame_callback
-
 
 class Refused(Exception):
     """Something of an entry cannot be set up in this process."""
-
-
-def leave_untraced(function: Any, *, below: bool) -> None:
-    """Tell dynamo not to trace a function of ours, nor (with `below`) what it calls."""
-    action = _eval_frame._FrameAction
-    strategy = _eval_frame._FrameExecStrategy(action.SKIP, action.SKIP if below else action.DEFAULT)
-    _eval_frame.set_code_exec_strategy(function.__code__, strategy)
-
-
-def leave_untraced_code(code: CodeType) -> None:
-    """The same for the code of a frame; what it calls is looked at."""
-    action = _eval_frame._FrameAction
-    _eval_frame.set_code_exec_strategy(code, _eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT))
 
 
 def count_as_compiled() -> None:
@@ -179,19 +171,6 @@ class StateGuard:
     def reason(self) -> str:
         """What differs, in dynamo's words."""
         return str(self._guard().reason())
-
-
-def is_compiling() -> bool:
-    """Whether dynamo is tracing the very code that asks."""
-    return torch.compiler.is_dynamo_compiling()
-
-
-# It is asked with dynamo's hook set, and torch's function is one that a compile with fullgraph refuses.
-leave_untraced(is_compiling, below=True)
-
-
-# What torch.jit.trace is recording; None where it is not.
-tracing_state = torch._C._get_tracing_state
 
 
 def _passed(_locals: dict[str, Any]) -> bool:

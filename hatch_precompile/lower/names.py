@@ -130,7 +130,7 @@ class Namer:
         """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""
         for module, steps in self._candidates(value, node):
             if not self._is_injected(module, steps) and self._leads_to(module, steps, value):
-                return ["ref", module, steps, self._references.likeness(value)]
+                return ["ref", module, steps, runtime("constants").likeness(value)]
         source = node.source if node is not None else ""
         raise Unsupported(
             f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "

@@ -11,7 +11,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-references = runtime("references")
+constants, references = runtime("constants"), runtime("references")
 
 
 def make_module(source: str = "def traced(x, times=2): return x * times") -> ModuleType:
@@ -30,7 +30,7 @@ PARTS = [
 
 @pytest.fixture
 def parts() -> Any:
-    return references.decode(["if-imported", "imported_late", PARTS])
+    return constants.decode(["if-imported", "imported_late", PARTS])
 
 
 def test_a_module_that_is_not_imported_is_unchanged(parts: Any) -> None:

@@ -16,7 +16,7 @@ from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.parametrized import made_by_parametrize, parametrized_class
 from hatch_precompile.runtime import runtime
 
-references = runtime("references")
+constants = runtime("constants")
 
 
 class Doubled(nn.Module):
@@ -34,7 +34,7 @@ def normed(cls: type[nn.Linear] = nn.Linear) -> nn.Module:
 
 def made_as(module: nn.Module) -> Any:
     """The runtime's knowledge of the module's class, through the data that a bundle holds."""
-    return references.decode(parametrized_class(type(module), Namer(globals()), ""))
+    return constants.decode(parametrized_class(type(module), Namer(globals()), ""))
 
 
 def test_a_class_made_again_in_the_same_way_fits() -> None:

@@ -65,7 +65,7 @@ def test_no_room_imports_one_above_it(file: Path) -> None:
 
 # Not the special names: torch.__version__ is public.
 PRIVATE = re.compile(r"torch(\.\w+)*?\._(?!_)")
-OF_THE_RUNTIME = ("torch_private.py", "graphs.py", "autograd.py")
+OF_THE_RUNTIME = ("torch_frames.py", "torch_private.py", "graphs.py", "autograd.py")
 
 
 def private_torch(file: Path) -> Iterator[tuple[int, str]]:
