@@ -17,6 +17,7 @@ from hatch_precompile.runtime import runtime
 
 cpu, errors, installation, manifests = map(runtime, ("cpu", "errors", "installation", "manifest"))
 Unfit = errors.Unfit
+status_of = runtime("status").status_of
 
 
 def manifest(**built_with: Any) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class TestVariantThatIsAskedFor:
         made = installation.Installation(str(directory), "package", mode, asked)
         made._prepare()
         assert made.bundle.variant == used
-        assert made.status()["variant"] == used
+        assert status_of(made)["variant"] == used
 
     def test_one_that_is_not_there_is_named(self, directory: Path) -> None:
         with pytest.raises(Unfit, match="it has no variant narrow; those it has are plain, wide"):

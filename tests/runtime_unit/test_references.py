@@ -24,7 +24,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
 
-constants, references = runtime("constants"), runtime("references")
+decode, references = runtime("constants").decode, runtime("references")
 with_prologue = runtime("prologue").with_prologue
 Stale = references.Stale
 
@@ -287,7 +287,7 @@ class TestConstants:
     @given(constants)
     def test_what_the_plugin_encodes_the_runtime_decodes(self, value: Any) -> None:
         encoded = marshal.loads(marshal.dumps(Namer({}).constant(value)))
-        decoded = constants.decode(encoded)
+        decoded = decode(encoded)
         assert decoded == value
         assert type(decoded) is type(value)
 
@@ -311,18 +311,18 @@ class TestConstants:
     )
     def test_things_known_by_identity_are_found_again(self, value: Any) -> None:
         encoded = marshal.loads(marshal.dumps(Namer({}).constant(value)))
-        decoded = constants.decode(encoded)
+        decoded = decode(encoded)
         assert decoded is value or (decoded == value and isinstance(value, (torch.device, range)))
 
     def test_a_decorators_cell_and_a_nested_functions_code_are_found(self, module: ModuleType) -> None:
         inside = module.decorated.__wrapped__
         nested = module.outer().__code__
         for value in (inside, inside.__code__, nested):
-            assert constants.decode(Namer(vars(module)).reference(value)) is value
+            assert decode(Namer(vars(module)).reference(value)) is value
 
     @pytest.mark.parametrize("value", [Mode.READ, Mode.READ | Mode.RUN, Mode(0)])
     def test_flags_are_found_by_their_names(self, value: Mode) -> None:
-        assert constants.decode(Namer({}).constant(value)) is value
+        assert decode(Namer({}).constant(value)) is value
 
     def test_flags_are_spelled_by_their_names(self) -> None:
         encoded = Namer({}).constant(Mode.READ | Mode.RUN)
@@ -338,4 +338,4 @@ class TestConstants:
     @pytest.mark.parametrize("encoded", [["future"], ["ref", "os", (("z", 1),), ""]])
     def test_what_a_later_format_may_hold_is_stale(self, encoded: list[Any]) -> None:
         with pytest.raises(Stale, match="unknown"):
-            constants.decode(encoded)
+            decode(encoded)
