@@ -227,6 +227,7 @@ def reads_in_every_way(x: Tensor) -> Tensor:
     global COUNTED
     COUNTED = True
     x = OF_METHOD.of(x) * OF_SLOTS.scale + AROUND(x) * kept()
+    x = x * Scaling().factor  # what a constructor stores is no change
     return x * getattr(settings, "BY_WORD", 1.0)
 
 

@@ -135,4 +135,21 @@ def _names(code: CodeType) -> frozenset[str]:
 
 
 def _stored(code: CodeType) -> Iterator[str]:
-    return (each.argval for each in dis.get_instructions(code) if each.opname in _STORING)
+    """The names that code stores. What a constructor gives its own object is none: it had no other before."""
+    before = None
+    for each in dis.get_instructions(code):
+        own = each.opname == "STORE_ATTR" and code.co_name in _CONSTRUCTORS and _is_first(code, before)
+        if each.opname in _STORING and not own:
+            yield each.argval
+        before = each
+
+
+_CONSTRUCTORS = {"__init__", "__post_init__", "__new__"}
+
+
+def _is_first(code: CodeType, loading: dis.Instruction | None) -> bool:
+    """Whether an instruction loads the first parameter, perhaps as the second of two."""
+    if loading is None or not loading.opname.startswith("LOAD_FAST"):
+        return False
+    name = loading.argval[-1] if isinstance(loading.argval, tuple) else loading.argval
+    return bool(name == code.co_varnames[0])
