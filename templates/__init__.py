@@ -68,7 +68,7 @@ def status() -> dict[str, Any]:
             "prepared_bytes": 0,
         }
         return {"installed": False, "reason": reason, **nothing}
-    from .status import status_of
+    from .overview import status_of
 
     return status_of(_installation)
 

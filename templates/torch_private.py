@@ -256,16 +256,23 @@ def default_device() -> torch.device | None:
 
 
 def in_checkpoint() -> bool:
-    """Whether torch.utils.checkpoint with use_reentrant=True calls: once without gradients, and once more in
-    the backward. Both must draw the same numbers, so that either both are compiled or none is."""
+    """Whether an autograd function calls, such as that of torch.utils.checkpoint with use_reentrant=True, or
+    another library's: once without gradients, and once more in the backward. Both must draw the same numbers,
+    so that either both are compiled or none is."""
     if torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1:
         return False
-    function = sys.modules["torch.utils.checkpoint"].CheckpointFunction
-    codes = (function.forward.__code__, function.backward.__code__)
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code not in codes:
+    while frame is not None and not _is_autograd_function(frame):
         frame = frame.f_back
     return frame is not None
+
+
+def _is_autograd_function(frame: Any) -> bool:
+    code = frame.f_code
+    if code.co_name not in ("forward", "backward") or not code.co_argcount:
+        return False
+    first = frame.f_locals.get(code.co_varnames[0])
+    return isinstance(first, torch.autograd.function.FunctionCtx)
 
 
 def guard_namespace() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hatch_precompile.runtime import runtime
 
 cpu, errors, installation, manifests = map(runtime, ("cpu", "errors", "installation", "manifest"))
 Unfit = errors.Unfit
-status_of = runtime("status").status_of
+status_of = runtime("overview").status_of
 
 
 def manifest(**built_with: Any) -> dict[str, Any]:

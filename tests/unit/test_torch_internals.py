@@ -642,6 +642,24 @@ class TestLayers:
         assert "self._pending_input_asserts[name] = " in written
 
 
+class OfALibrary(torch.autograd.Function):
+    """A checkpoint as other libraries have one, with other names for what it is given."""
+
+    @staticmethod
+    def forward(context: Any, function: Any, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        context.function, context.x = function, x
+        with torch.no_grad():
+            return function(x)
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        x = context.x.detach().requires_grad_()
+        with torch.enable_grad():
+            y = context.function(x)
+        torch.autograd.backward(y, gradient)
+        return None, x.grad
+
+
 class TestRuntime:
     def test_all_of_it_is_there_without_dynamo(self) -> None:
         code = (
@@ -827,11 +845,16 @@ class TestRuntime:
             seen.append(in_checkpoint())
             return x * 2
 
+        class Forward(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return look(x)
+
         x = torch.ones(2, requires_grad=True)
-        torch.utils.checkpoint.checkpoint(look, x, use_reentrant=True).sum().backward()
+        torch.utils.checkpoint.checkpoint(Forward(), x, use_reentrant=True).sum().backward()
+        OfALibrary.apply(Forward(), x).sum().backward()
         with torch.no_grad():
-            look(x)
-        assert [*seen, in_checkpoint()] == [True, True, False, False]
+            Forward()(x)
+        assert [*seen, in_checkpoint()] == [True, True, True, True, False, False]
 
     def test_steps_of_optimizers_are_seen_without_a_hook_of_modules(self) -> None:
         after_optimizer_steps = runtime("torch_private").after_optimizer_steps
