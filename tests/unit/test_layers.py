@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hatch_precompile.runtime import runtime
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "hatch_precompile"
@@ -98,6 +100,12 @@ def test_they_do_use_it() -> None:
     """Or the test above would find nothing anywhere."""
     assert len(list(private_torch(PACKAGE / "torch_internals/dynamo.py"))) > 10
     assert len(list(private_torch(REPOSITORY / "templates/torch_private.py"))) > 10
+
+
+def test_no_module_of_the_runtime_takes_the_place_of_one_of_its_functions() -> None:
+    """An imported module becomes an attribute of its package."""
+    package = sys.modules[runtime("errors").__package__ or ""]
+    assert {file.stem for file in (REPOSITORY / "templates").glob("*.py")}.isdisjoint(package.__all__)
 
 
 def module_name(file: Path) -> str:
