@@ -6,6 +6,7 @@ an import reads a module as a whole.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -127,14 +128,12 @@ class Frame:
         try:
             with installation.lock:  # a fork waits until all of it is in
                 try:
-                    from . import serving
+                    installation.serving = importlib.import_module(".serving", __package__)
                 except (ImportError, OSError) as error:  # the package is gone since it was imported
                     if raised_by_signal(error):
                         raise
                     installation.leave_out(self, self.record, Unfit(str(error)))
                     installation.serving = _Gone
-                else:
-                    installation.serving = serving
         finally:
             torch_frames.set_eval_frame(hooked)
         return installation.serving
