@@ -255,6 +255,16 @@ def default_device() -> torch.device | None:
     return device
 
 
+# How Python calls the forward of an autograd function, and how the engine calls its backward.
+_OF_AUTOGRAD_FUNCTIONS = frozenset(
+    function.__code__
+    for function in (
+        torch.autograd.function.Function.apply.__func__,
+        torch.autograd.function.BackwardCFunction.apply,
+    )
+)
+
+
 def in_checkpoint() -> bool:
     """Whether an autograd function calls, such as that of torch.utils.checkpoint with use_reentrant=True, or
     another library's: once without gradients, and once more in the backward. Both must draw the same numbers,
@@ -262,17 +272,9 @@ def in_checkpoint() -> bool:
     if torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1:
         return False
     frame: Any = sys._getframe(1)
-    while frame is not None and not _is_autograd_function(frame):
+    while frame is not None and frame.f_code not in _OF_AUTOGRAD_FUNCTIONS:
         frame = frame.f_back
     return frame is not None
-
-
-def _is_autograd_function(frame: Any) -> bool:
-    code = frame.f_code
-    if code.co_name not in ("forward", "backward") or not code.co_argcount:
-        return False
-    first = frame.f_locals.get(code.co_varnames[0])
-    return isinstance(first, torch.autograd.function.FunctionCtx)
 
 
 def guard_namespace() -> dict[str, Any]:

@@ -185,6 +185,11 @@ class Scaling:
     """Its method reads what only the method mentions."""
 
     held = types.SimpleNamespace(shift=1.0)
+    made = 0
+
+    def __new__(cls) -> Scaling:
+        cls.made += 1
+        return super().__new__(cls)
 
     def __init__(self) -> None:
         self.factor = 2.0

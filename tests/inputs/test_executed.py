@@ -160,6 +160,7 @@ def test_a_value_counts_however_it_is_reached(change: Change, monkeypatch: pytes
     assert one.verdict() == ""
     monkeypatch.setattr(executed, "COUNTED", False)
     monkeypatch.setattr(executed.OF_METHOD, "calls", 0)
+    monkeypatch.setattr(executed.Scaling, "made", 0)
     assert one.verdict() == ""
     change(monkeypatch)
     assert one.verdict() != ""

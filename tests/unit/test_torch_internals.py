@@ -13,6 +13,7 @@ import platform
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -855,6 +856,20 @@ class TestRuntime:
         with torch.no_grad():
             Forward()(x)
         assert [*seen, in_checkpoint()] == [True, True, True, True, False, False]
+
+    def test_looking_for_a_checkpoint_keeps_nothing_alive(self) -> None:
+        in_checkpoint = runtime("torch_private").in_checkpoint
+
+        class Forward(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> bool:
+                between = x * 2
+                seen = weakref.ref(between)
+                assert not in_checkpoint()
+                del between
+                return seen() is None
+
+        with torch.no_grad():
+            assert Forward()(torch.ones(2))
 
     def test_steps_of_optimizers_are_seen_without_a_hook_of_modules(self) -> None:
         after_optimizer_steps = runtime("torch_private").after_optimizer_steps

@@ -66,10 +66,11 @@ class Reading:
         yield from self._read(module, steps, vars(function), self._names)
 
     def classes(self, taking_part: list[type]) -> Iterator[type]:
-        """Those with a table that such code may have read."""
+        """Those with a table that such code may have read, or with what it changes itself."""
         for cls in taking_part:
             own = vars(cls)
-            if any(isinstance(own[name], (dict, list, set)) for name in self._names & own.keys()):
+            known = self._names & own.keys()
+            if known & self.stored or any(isinstance(own[name], (dict, list, set)) for name in known):
                 yield cls
 
     def _read(
@@ -144,7 +145,7 @@ def _stored(code: CodeType) -> Iterator[str]:
         before = each
 
 
-_CONSTRUCTORS = {"__init__", "__post_init__", "__new__"}
+_CONSTRUCTORS = {"__init__", "__post_init__"}  # what __new__ gets first is the class
 
 
 def _is_first(code: CodeType, loading: dis.Instruction | None) -> bool:

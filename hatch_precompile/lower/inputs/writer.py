@@ -203,8 +203,10 @@ class _Writer:
 
     def _names(self) -> frozenset[str]:
         found = set(self.folded.attributes)
-        for code in (*(function.__code__ for function in self.folded.functions), *self.folded.helpers):
-            found.update(code.co_names)
+        for code in self.folded.helpers:
+            found.update(name for name in code.co_names if name not in self.reading.stored)
+        for function in self.folded.functions:
+            found.update(function.__code__.co_names)
         if self.folded.called:
             found |= _CALLED_MODULE
         return frozenset(found | _SPECIAL)
