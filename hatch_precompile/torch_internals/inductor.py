@@ -22,6 +22,7 @@ from hatch_precompile.torch_internals.layers.weights import Plan, computed, prep
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
+from hatch_precompile.torch_internals.reuse import heavy_values_kept
 from hatch_precompile.torch_internals.vectors import vectors_within
 
 __all__ = ["CompiledGraph", "compile_graph"]
@@ -193,6 +194,7 @@ class _InnerCompile:
             inductor_config.patch(variant.settings),
             vectors_within(variant.requires),
             int8_products_by_processor(variant.requires),
+            heavy_values_kept(),
             prepared_inputs(),
             # The strides of outputs are reported once, to what traced the graph.
             TracingContext.report_output_strides() if again else contextlib.nullcontext(),

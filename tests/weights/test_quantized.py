@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor.utils import run_and_get_code
 
 from hatch_precompile.config.variants import variants_for_this_machine
 from tests.conftest import Site, build_entrypoints
+from tests.support.graphs import load_graph, save_graph
 
 HERE = Path(__file__).parent
 NETWORKS = {"Dynamic": "dynamic", "WeightOnly": "weight_only", "Handing": "handing"}
@@ -78,3 +80,20 @@ def test_integers_are_multiplied(site: Site) -> None:
     native, *_ = variants_for_this_machine(["native"], torch.cpu.get_capabilities())
     ours = (native.has_vnni or native.has_fma) and "weights" in record
     assert (b"aoti_torch_cpu__int_mm" in library.read_bytes()) != ours
+
+
+def test_what_is_quantized_after_gelu_computes_it_once(tmp_path: Path) -> None:
+    def quantized(x):  # type: ignore[no-untyped-def]
+        x = torch.nn.functional.gelu(x)
+        scale = x.abs().amax(-1, keepdim=True) / 127
+        return (x / scale).round().to(torch.int8), scale
+
+    inputs = {"x": torch.randn(16, 64)}
+    with torch.no_grad():
+        _, otherwise = run_and_get_code(torch.compile(quantized), **inputs)
+        _, (code,) = run_and_get_code(save_graph, tmp_path, quantized, inputs)
+    assert [text.count(".erf()") for text in (otherwise[0], code)] == [2, 1]
+    integers, scale = load_graph(tmp_path)(**inputs)
+    expected, expected_scale = quantized(**inputs)
+    assert torch.allclose(scale, expected_scale)
+    assert (integers.int() - expected.int()).abs().max() <= 1
