@@ -58,7 +58,7 @@ class Place:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5, help="of eager and of the wheel (default: 5)")
+    parser.add_argument("--runs", type=int, default=9, help="of eager and of the wheel (default: 9)")
     parser.add_argument("--jit-runs", type=int, default=1, help="of cold torch.compile (default: 1)")
     options = parser.parse_args()
     build = ROOT / "build"

@@ -11,6 +11,7 @@ import numpy
 import torch
 from torch import nn
 from torch.nn import functional
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
 from differential.harness import HeldFrame, hold
 
@@ -110,6 +111,18 @@ class Quantized(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x @ self.weight
+
+
+class OfIntegers(nn.Module):
+    """Quantized by torchao, whose tensors say what they are by attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        quantize_(self, Int8DynamicActivationInt8WeightConfig())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)
 
 
 def of_a_subclass(x: torch.Tensor) -> torch.Tensor:
@@ -224,6 +237,7 @@ def held_frames() -> Iterator[tuple[HeldFrame, dict[str, Any]]]:
         yield _wrapper(wrapped, x, times=3)
         yield _function(of_a_subclass, x.as_subclass(Marked))
         yield _module(Quantized().eval(), x)
+        yield _module(OfIntegers().eval(), x)
         row = numpy.ones(8, dtype=numpy.float32)
         features = Feature.FIRST | Feature.THIRD
         yield _function(with_numpy_and_flags, x, row, features, Numbers([3, 5]))

@@ -260,7 +260,7 @@ def _parameter(where: str, module: nn.Module, name: str, parameter: nn.Parameter
         "requires_grad flipped": nn.Parameter(data.clone(), not parameter.requires_grad),
         "on meta": nn.Parameter(data.to("meta"), parameter.requires_grad),
     }
-    if data.dim() > 1:
+    if data.dim() > 1 and not hasattr(data, "tensor_data_names"):  # torchao's cannot be transposed
         others["transposed in memory"] = nn.Parameter(data.t().contiguous().t(), parameter.requires_grad)
     for what, other in others.items():
         yield Mutation(
@@ -269,6 +269,19 @@ def _parameter(where: str, module: nn.Module, name: str, parameter: nn.Parameter
     yield Mutation("parameter", f"{where} deleted", lambda held: _removed(module._parameters, name, held))
     if hasattr(parameter, "__tensor_flatten__"):
         yield from _attributes(where, parameter)
+        cls = type(parameter)
+        for listed in [name for name in vars(cls) if isinstance(getattr(cls, name), list)]:
+            for other in (getattr(cls, listed)[1:], [*getattr(cls, listed), "shape"]):
+                yield Mutation(
+                    "monkeypatch",
+                    f"{cls.__qualname__}.{listed} -> {other}",
+                    lambda held, name=listed, o=other: _set(cls, name, o, held),
+                )
+                yield Mutation(
+                    "attribute",
+                    f"{where}.{listed} -> {other}",
+                    lambda held, name=listed, o=other: _set(parameter, name, o, held),
+                )
         for inner in parameter.__tensor_flatten__()[0]:
             yield Mutation(
                 "parameter",

@@ -29,6 +29,7 @@ from torch._dynamo import convert_frame
 from torch._dynamo.guards import CheckFunctionManager, GuardBuilder
 from torch._dynamo.variables import builtin, functions
 from torch._functorch._aot_autograd import runtime_wrappers, schemas
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
 from hatch_precompile import torch_internals
 from hatch_precompile.config.options import FIXED, check_options
@@ -36,7 +37,7 @@ from hatch_precompile.config.variants import _EXTENSIONS, _LEVELS, _needed
 from hatch_precompile.errors import ConfigError, Unsupported
 from hatch_precompile.lower.guards.leaves import _LEAVES as LEAVES
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import libraries, operators, pytrees, vectors
+from hatch_precompile.torch_internals import libraries, operators, pytrees, vectors, wrapping
 from hatch_precompile.torch_internals.folding.watching import watching_folding
 from hatch_precompile.torch_internals.guardtree import ACCESSORS, GuardRecorder
 from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
@@ -966,6 +967,46 @@ class TestTrees:
         assert type(pytrees.plain(loud)) is torch.Tensor
         assert type(pytrees.plain(torch.nn.Parameter(torch.ones(1)))) is torch.Tensor
         assert pytrees.plain(torch.eye(2).to_sparse()).is_sparse
+
+    def test_what_torchaos_tensors_say_is_in_their_attributes(self) -> None:
+        weight = quantized()
+        found = wrapping.flattened_by_names(weight)
+        assert found is not None
+        assert found.tensors["zero_point"]
+        assert not found.tensors["act_pre_scale"]
+        names, said = weight.__tensor_flatten__()
+        assert names == ["qdata", "scale", "zero_point"]
+        assert {**found.attributes, "dtype": torch.float32} == said
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"__tensor_flatten__": lambda self: (["qdata"], {})},
+            {"dtype": torch.float64},
+            {"__torch_function__": classmethod(lambda cls, *_: None)},
+            {"__metadata_guard__": classmethod(lambda cls, *_: True)},
+        ],
+        ids=lambda changes: next(iter(changes)),
+    )
+    def test_a_class_that_says_otherwise_is_asked(self, changes: dict[str, Any]) -> None:
+        weight = quantized()
+        weight.__class__ = type("Own", (type(weight),), changes)
+        assert wrapping.flattened_by_names(weight) is None
+
+    def test_so_is_one_that_overrides_what_torch_knows(self) -> None:
+        weight = quantized()
+        own = type("Own", (type(weight),), {})
+        own._TORCH_FN_TABLE[own] = {torch.Tensor.dtype.__get__: lambda *_: torch.float64}
+        weight.__class__ = own
+        assert weight.dtype == torch.float64
+        assert wrapping.flattened_by_names(weight) is None
+        assert wrapping.flattened_by_names(torch.ones(1)) is None
+
+
+def quantized() -> Any:
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    quantize_(layer, Int8DynamicActivationInt8WeightConfig())
+    return layer[0].weight
 
 
 def test_settings_are_the_same_in_each_process(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
+from hatch_precompile.lower.guards.subclasses import names_of_wrapped
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.torch_internals import pytree_registry
 from hatch_precompile.torch_internals.guardtree import GuardNode
 
-__all__ = ["access", "checks_metadata", "is_activated", "require_container"]
+__all__ = ["access", "is_activated", "require_container"]
 
 Write = Callable[[GuardText, GuardNode, str], str]
 
 
-_FLATTENED = ".__tensor_flatten__()"
 _FROM_NUMPY = "___from_numpy("
 _DICTS_BY_NATURE = {"get_generic_dict", "globals_dict", "type_dict", "func_kwdefaults"}
 
@@ -82,9 +82,8 @@ def _item_of_set(text: GuardText, node: GuardNode, base: str) -> str:
 
 
 def _lambda(text: GuardText, node: GuardNode, base: str) -> str:
-    if node.source.endswith(f"{_FLATTENED}[0]"):
-        # The names of the tensors that a tensor subclass wraps.
-        return f"{base}_flat[0]" if checks_metadata(_parent(node)) else f"{base}{_FLATTENED}[0]"
+    if names := names_of_wrapped(node, base):
+        return names
     if node.source.startswith(_FROM_NUMPY):
         return f"from_numpy({base})"
     if _parent(node).parent is None and _is_module(node.value):
@@ -134,11 +133,6 @@ def _has_own_getitem(node: GuardNode) -> bool:
         and isinstance(node.value, dict)
         and type(node.value) not in (dict, OrderedDict)
     )
-
-
-def checks_metadata(node: GuardNode) -> bool:
-    """Whether what a tensor subclass says of itself is checked: it is asked once then."""
-    return any("___check_metadata_" in leaf.text for leaf in node.leaves)
 
 
 def require_container(text: GuardText, node: GuardNode, variable: str) -> None:

@@ -21,6 +21,7 @@ from hatch_precompile.lower.guards.access import access, is_activated, require_c
 from hatch_precompile.lower.guards.inputs import require_hooks, require_inputs
 from hatch_precompile.lower.guards.leaves import require_leaf
 from hatch_precompile.lower.guards.modules import is_late, require_if_imported
+from hatch_precompile.lower.guards.subclasses import are_checked_by_names
 from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.inputs.writer import Inputs
@@ -134,6 +135,9 @@ class _Writer:
         assert node.parent is not None
         if is_late(node):
             self.carried += require_if_imported(self.text, node)
+            return
+        if are_checked_by_names(node):
+            self.carried += _checks(node)
             return
         if node.parent.accessor == "globals_dict" and node.key in self.injected:
             # Dynamo's own additions to the globals are constants to us: modules, builtins, objects.

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from hatch_precompile.lower.guards.subclasses import CHECKED, require_metadata
 from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
 from hatch_precompile.lower.names import is_plain
 from hatch_precompile.lower.parametrized import made_by_parametrize
@@ -117,12 +118,11 @@ def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> Non
     unknown = (set(expected) | set(absent)) - known
     if unknown:
         raise unsupported(f"the dimension marking {sorted(unknown)}", node, leaf)
-    allowed = text.constant({name: wanted[name] for name in sorted(wanted)}, None, "")
+    allowed = text.constant({name: wanted[name] for name in sorted(wanted)}, None, "") if wanted else ""
     refused = text.constant(tuple(sorted(absent)), None, "")
-    text.require(
-        f"not {variable}.__dict__ or marks_agree({variable}.__dict__, {allowed}, {refused})",
-        "DIMENSION_MARKING",
-    )
+    own = f"{variable}.__dict__"
+    agrees = f"marks_agree({own}, {allowed}, {refused})" if wanted else f"{own}.keys().isdisjoint({refused})"
+    text.require(f"not {own} or {agrees}", "DIMENSION_MARKING")
 
 
 def _dict_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
@@ -152,16 +152,9 @@ def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None
             expected = text.constant(base(node.value), node, user_line(leaf))
             text.require(f"{base.__name__}({variable}) == {expected}", "CONSTANT_SUBCLASS_MATCH", leaf)
             return
-    if "___check_metadata_" not in leaf.text:
+    if CHECKED not in leaf.text:
         raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
-    # A tensor subclass that wraps others: what it says of itself besides them.
-    metadata = text.equal(node.value.__tensor_flatten__()[1], node, user_line(leaf))
-    text.add(f"{variable}_flat = {variable}.__tensor_flatten__()")
-    here = f"{variable}_flat[1]"
-    same = f"{here} == {metadata}"
-    if hasattr(node.value, "__metadata_guard__"):
-        same = f"type({variable}).__metadata_guard__({metadata}, {here})"
-    text.require(same, "TENSOR_SUBCLASS_METADATA_MATCH", leaf)
+    require_metadata(text, node, leaf, variable)
 
 
 def _dict_version(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
