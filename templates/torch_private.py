@@ -3,7 +3,7 @@
 Those of graphs are in graphs.py, those that an import needs in torch_frames.py.
 
 Seen in torch 2.13.0, 2.14.0 and 2.15.0, after a plain `import torch`: nothing here imports torch._dynamo or
-torch._inductor. tests/unit/test_torch_internals.py fails first when one of them changes.
+torch._inductor. tests/torch_internals fails first when one of them changes.
 """
 
 from __future__ import annotations
@@ -255,14 +255,10 @@ def default_device() -> torch.device | None:
     return device
 
 
-# How Python calls the forward of an autograd function, and how the engine calls its backward.
-_OF_AUTOGRAD_FUNCTIONS = frozenset(
-    function.__code__
-    for function in (
-        torch.autograd.function.Function.apply.__func__,
-        torch.autograd.function.BackwardCFunction.apply,
-    )
-)
+# How Python calls the forward of an autograd function, and how the engine calls its backward. Known by name:
+# another library may have put something of its own, which calls these, in the place of either.
+_OF_AUTOGRAD_FUNCTIONS = {"Function.apply", "BackwardCFunction.apply"}
+_THEIR_FILE = os.path.join("torch", "autograd", "function.py")
 
 
 def in_checkpoint() -> bool:
@@ -272,9 +268,12 @@ def in_checkpoint() -> bool:
     if torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1:
         return False
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code not in _OF_AUTOGRAD_FUNCTIONS:
+    while frame is not None:
+        code = frame.f_code
+        if code.co_qualname in _OF_AUTOGRAD_FUNCTIONS and code.co_filename.endswith(_THEIR_FILE):
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 def guard_namespace() -> dict[str, Any]:

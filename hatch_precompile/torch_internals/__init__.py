@@ -1,7 +1,6 @@
 """Every private torch API the plugin uses, behind names that say what it is for.
 
-Seen in torch 2.13.0, 2.14.0 and 2.15.0. tests/unit/test_torch_internals.py fails first when one of them
-changes.
+Seen in torch 2.13.0, 2.14.0 and 2.15.0. tests/torch_internals fails first when one of them changes.
 The runtime's own are templates/torch_private.py and templates/graphs.py.
 """
 

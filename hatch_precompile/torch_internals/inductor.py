@@ -16,13 +16,13 @@ import torch
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.dynamo import last_line
+from hatch_precompile.torch_internals.heavy_values import heavy_values_kept
 from hatch_precompile.torch_internals.layers.integers import int8_products_by_processor
 from hatch_precompile.torch_internals.layers.precision import multiplied_as, narrow_layers
 from hatch_precompile.torch_internals.layers.weights import Plan, computed, prepared_inputs, separate
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
-from hatch_precompile.torch_internals.reuse import heavy_values_kept
 from hatch_precompile.torch_internals.vectors import vectors_within
 
 __all__ = ["CompiledGraph", "compile_graph"]

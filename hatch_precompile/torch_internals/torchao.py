@@ -1,8 +1,8 @@
-"""What tensor subclasses that wrap others say of themselves, where attributes alone say it.
+"""What torchao's quantized weights say of themselves, where attributes alone say it.
 
-Dynamo compares what `__tensor_flatten__` returns at each call. torchao's classes share one method for that,
-which reads attributes by their names: some microseconds of Python for each weight, and more where the
-processor has just done something else. Looking at the attributes themselves says the same.
+Dynamo compares what `__tensor_flatten__` of a tensor subclass returns at each call. torchao's share one
+method, which reads attributes by their names: some microseconds of Python for each weight, and more where
+the processor has just done something else. Looking at the attributes themselves says the same.
 Seen in torchao 0.18.0 (torchao/utils.py: `TorchAOBaseTensor`).
 """
 
@@ -18,7 +18,7 @@ __all__ = ["FLATTEN", "Flattened", "flattened_by_names"]
 
 FLATTEN = "__tensor_flatten__"
 
-# Attributes of the class that list names of the instance's, each with those that may be None.
+# Attributes of a class that list names of its instances' attributes: what all have, and what some have not.
 _LISTS = ("tensor_data_names", "tensor_attribute_names")
 _OPTIONAL = ("optional_tensor_data_names", "optional_tensor_attribute_names")
 _METHOD_MENTIONS = {*_LISTS, *_OPTIONAL, "hasattr", "getattr", "copy", "append", "NotImplementedError"}

@@ -1,0 +1,351 @@
+"""What a capture leans on in inductor and AOTAutograd, and what layers are made with."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+import torch._dynamo.config
+import torch._functorch.config
+import torch._inductor.config
+from torch._functorch._aot_autograd import runtime_wrappers, schemas
+
+from hatch_precompile import torch_internals
+from hatch_precompile.config.options import FIXED, check_options
+from hatch_precompile.config.variants import _EXTENSIONS, _needed
+from hatch_precompile.errors import ConfigError
+from hatch_precompile.torch_internals import libraries, operators, vectors
+from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+class TestInductor:
+    def test_the_parts_of_a_compile_we_stand_between(self) -> None:
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+        assert parameters(compile_fx)[:3] == ["model_", "example_inputs_", "inner_compile"]
+        assert parameters(compile_fx_inner)[:2] == ["gm", "example_inputs"]
+
+    def test_a_compiled_graph_says_what_we_read_of_it(self) -> None:
+        from torch._inductor.output_code import CompiledFxGraph
+
+        read = {"source_code", "constants", "inputs_to_check", "output_strides", "torchbind_constants"}
+        assert {*read, "opaque_value_type_classes"} <= set(CompiledFxGraph.__annotations__)
+
+    def test_the_wrapper_loads_its_library_through_a_class_method_that_is_put_back(self) -> None:
+        from torch._inductor.codecache import CppWrapperCodeCache
+
+        assert inspect.ismethod(CppWrapperCodeCache.load_pybinding)
+        before = dict(vars(CppWrapperCodeCache))
+        with libraries.library_paths(torch_internals.CompiledGraph(), "somewhere") as paths:
+            assert vars(CppWrapperCodeCache) != before
+        assert paths == []
+        assert vars(CppWrapperCodeCache) == before
+
+    def test_a_python_wrapper_loads_its_kernels_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from torch._inductor.async_compile import AsyncCompile
+        from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+        assert isinstance(vars(CppPythonBindingsCodeCache)["load_pybinding"], classmethod)
+        monkeypatch.setattr(
+            CppPythonBindingsCodeCache, "load_pybinding", lambda types, source: [types, source]
+        )
+        with torch._inductor.config.patch(compile_threads=1):
+            assert AsyncCompile().cpp_pybinding(["float*"], "source") == [["float*"], "source"]
+
+    def test_operators_of_a_python_wrapper_are_torchs(self) -> None:
+        from torch._inductor.select_algorithm import extern_kernels
+
+        assert extern_kernels.mm is torch.mm
+        assert extern_kernels.addmm is torch.addmm
+        assert extern_kernels.bmm is torch.bmm
+
+    def test_what_inductor_raises_says_why(self) -> None:
+        from torch._inductor.exc import InductorError
+
+        assert InductorError(NotImplementedError("why"), None).inner_exception.args == ("why",)
+
+    def test_functions_of_a_kernel_that_throw_are_known(self) -> None:
+        """Whatever throws in torch's header for kernels must be found in a parallel region."""
+        header = Path(torch.__file__).parent / "include/torch/csrc/inductor/cpp_prefix.h"
+        text = re.sub(r"//[^\n]*", "", header.read_text())
+        names = {"TORCH_CHECK", "throw"}
+        while True:
+            definitions = re.split(r"\n}\n", text)
+            callers = {
+                re.findall(r"(\w+)\s*\((?=[^()]*(?:\([^()]*\))?[^()]*\)\s*(?:const )?\{)", each)[0]
+                for each in definitions
+                if re.search(rf"\b(?:{'|'.join(names)})\b\s*\(", each) and "#define" not in each
+            }
+            if callers <= names:
+                break
+            names |= callers
+        internal = {"inductor_cpu_note_integer_div_by_zero", "inductor_cpu_throw_if_integer_div_error"}
+        # Never in code that inductor writes: for a number of elements that no vector has.
+        shuffles = {
+            name for name in names if name.startswith(("vec_shuffle_down", "vec_reduce_all", "welford"))
+        }
+        assert names - internal - shuffles - {"TORCH_CHECK", "throw"} == set(THROWING_HELPERS)
+
+    def test_a_division_by_zero_is_noted_in_lines_that_we_take_out(self) -> None:
+        from torch._inductor.codegen import cpp
+
+        source = inspect.getsource(cpp.KernelGroup.codegen_group)
+        lines = [line for line in source.splitlines() if "integer_div" in line]
+        assert len(lines) == 4
+        assert all("inductor_cpu_integer_div_error" in line for line in lines)
+
+    def test_calls_of_operators_go_through_one_method(self) -> None:
+        from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+        assert parameters(CppWrapperCpu._generate_fallback_kernel_jit) == [
+            "self",
+            "buf_name",
+            "python_kernel_name",
+            "get_args",
+            "op_overload",
+            "raw_args",
+            "output_args",
+            "outputs",
+        ]
+        assert hasattr(CppWrapperCpu, "generate_fallback_kernel_with_runtime_lookup_python")
+
+    def test_an_operator_implemented_in_python_is_told(self) -> None:
+        library = torch.library.Library("precompile_tests", "FRAGMENT")
+        for name in ("computed", "described"):
+            library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl("computed", lambda x: x.clone(), "CPU")
+        library.impl("described", lambda x: x, "Meta")
+        custom = torch.library.custom_op(
+            "precompile_tests::custom", lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor"
+        )
+        assert custom is not None
+        ours = torch.ops.precompile_tests
+        told = [
+            operators.is_python_operator(op.default) for op in (ours.computed, ours.custom, ours.described)
+        ]
+        assert told == [True, True, False]
+        assert not operators.is_python_operator(torch.ops.aten.mm.default)
+
+    @pytest.mark.parametrize("name", ["cpp.march", "cpp.dynamic_threads", "cpp_wrapper"])
+    def test_a_variants_settings_exist(self, name: str) -> None:
+        owner: Any = torch._inductor.config
+        for part in name.split("."):
+            owner = getattr(owner, part)
+
+    def test_what_the_build_sets_itself_exists_and_no_author_may_set(self) -> None:
+        before = torch._inductor.config.save_config_portable()
+        with torch_internals.capture_settings({}, graphs_expected=9):
+            after = torch._inductor.config.save_config_portable()
+        changed = {name for name in after if after[name] != before[name]}
+        assert "cpp_wrapper" in changed
+        for name in changed | {"cpp.march", "cpp.simdlen", "freezing", "assert_indirect_indexing"}:
+            with pytest.raises(ConfigError, match="that the build makes itself"):
+                check_options({name: None}, "options")
+        for name in FIXED:
+            owner: Any = torch._inductor.config
+            for part in filter(None, name.split(".")):
+                assert hasattr(owner, part), name
+                owner = getattr(owner, part)
+
+    def test_the_architecture_may_be_followed_by_another_flag(self) -> None:
+        from torch._inductor import cpp_builder
+
+        with torch._inductor.config.patch({"cpp.march": "x86-64-v3 -mtune=native"}):
+            command = cpp_builder.CppBuilder("graph", ["graph.cpp"], cpp_builder.CppTorchOptions())
+            assert "-march=x86-64-v3 -mtune=native" in command.get_command_line()
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="the vectors of x86-64")
+    @pytest.mark.parametrize(
+        ("level", "extensions", "picked"),
+        [
+            ("x86-64-v2", (), None),
+            ("x86-64-v3", (), ("VecAVX2", "-mavx2 -mfma -mf16c")),
+            ("x86-64-v4", (), ("VecAVX512", "-mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma")),
+            ("x86-64-v4", _EXTENSIONS, ("VecAMX", "-mavx512bf16 -mamx-tile")),
+        ],
+    )
+    def test_vectors_are_those_a_variant_asks_a_cpu_for(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        level: str,
+        extensions: tuple[str, ...],
+        picked: tuple[str, str] | None,
+    ) -> None:
+        """On a machine that has everything, and has found out that it has BF16."""
+        from torch._inductor import cpu_vec_isa
+
+        amx, avx512 = cpu_vec_isa.VecAMX(), cpu_vec_isa.VecAVX512()
+        amx._is_avx512_bf16_supported = avx512._is_avx512_bf16_supported = True
+        everything = [amx, cpu_vec_isa.VecAVX512VNNI(), avx512, cpu_vec_isa.VecAVX2()]
+        monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", lambda: everything)
+        monkeypatch.setattr(cpu_vec_isa, "supported_vec_isa_list", [*everything, cpu_vec_isa.VecNEON()])
+        with vectors.vectors_within((*_needed(level), *extensions)):
+            isa = cpu_vec_isa.pick_vec_isa()
+        if picked is None:
+            assert isa is cpu_vec_isa.invalid_vec_isa
+        else:
+            name, flags = picked
+            assert type(isa).__name__ == name
+            assert set(flags.split()) <= set(isa.build_arch_flags().split())
+            assert extensions or "-mavx512bf16" not in isa.build_arch_flags()
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="the vectors of x86-64")
+    @pytest.mark.parametrize("level", ["x86-64", "x86-64-v3", "x86-64-v4"])
+    @pytest.mark.parametrize("extensions", [(), ("avx512_bf16", "avx512_vnni")])
+    def test_whether_vectors_work_here_is_not_asked(
+        self, monkeypatch: pytest.MonkeyPatch, level: str, extensions: tuple[str, ...]
+    ) -> None:
+        """Each answer takes a compiler and a process."""
+        from torch._inductor import cpu_vec_isa
+
+        asked: list[str] = []
+        monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda isa, code: asked.append(code) or True)
+        for _ in range(3):
+            with vectors.vectors_within((*_needed(level), *extensions)):
+                isa = cpu_vec_isa.pick_vec_isa()
+                if level == "x86-64":
+                    assert isa is cpu_vec_isa.invalid_vec_isa
+                    continue
+                assert isa
+                assert "-mavx512bf16" not in isa.build_arch_flags()
+        assert asked == []
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "AOTDedupeWrapper",
+            "AOTDispatchSubclassWrapper",
+            "AOTSyntheticBaseWrapper",
+            "EffectTokensWrapper",
+            "FunctionalizedRngRuntimeWrapper",
+            "RuntimeWrapper",
+        ],
+    )
+    def test_aotautograds_wrappers_are_put_on_the_same_way(self, name: str) -> None:
+        wrapper = getattr(runtime_wrappers, name)
+        assert parameters(wrapper.post_compile) == ["self", "compiled_fn", "aot_config", "runtime_metadata"]
+        assert dataclasses.is_dataclass(wrapper)
+
+    def test_the_wrapper_for_gradients_takes_what_the_runtime_gives_it(self) -> None:
+        spec = {field.name for field in dataclasses.fields(runtime_wrappers.AOTDispatchAutogradCompileSpec)}
+        names = {"compiled_fw_func", "compiled_bw_func", "lazy_backward_info", "bw_compiler", "aot_config"}
+        assert names | {"fw_metadata", "try_save_cache_entry"} <= spec
+        assert parameters(runtime_wrappers.AOTDispatchAutograd.post_compile) == ["spec"]
+
+    def test_there_is_no_wrapper_we_do_not_know(self) -> None:
+        base = runtime_wrappers.CompilerWrapper
+        found = {
+            name
+            for name, value in vars(runtime_wrappers).items()
+            if isinstance(value, type) and issubclass(value, base) and value is not base
+        }
+        known = {
+            "AOTDedupeWrapper",
+            "AOTDispatchSubclassWrapper",
+            "AOTSyntheticBaseWrapper",
+            "DebugAssertWrapper",
+            "EffectTokensWrapper",
+            "FakifiedOutWrapper",
+            "FunctionalizedRngRuntimeWrapper",
+            "RuntimeWrapper",
+        }
+        assert found - known == set()
+
+    def test_the_metadata_of_a_graph_has_what_we_read(self) -> None:
+        names = {"mutated_inp_runtime_indices", "mutated_graph_handled_indices_seen_by_autograd"}
+        names |= {"num_intermediate_bases", "grad_enabled_mutation", "output_info", "input_info"}
+        names |= {"act_input_indices", "subclass_inp_meta", "subclass_fw_graph_out_meta"}
+        meta = schemas.ViewAndMutationMeta
+        assert names <= {spec.name for spec in dataclasses.fields(meta)} | set(vars(meta)) | _assigned(meta)
+        assert {"output_type", "base_idx"} <= {
+            spec.name for spec in dataclasses.fields(schemas.OutputAliasInfo)
+        }
+        assert {"mutates_metadata", "mutates_storage_metadata"} <= {
+            spec.name for spec in dataclasses.fields(schemas.InputAliasInfo)
+        }
+
+    def test_what_wraps_tensors_has_what_we_read(self) -> None:
+        known = schemas.SubclassCreationMeta
+        assert {"attrs", "outer_size", "outer_stride"} <= {spec.name for spec in dataclasses.fields(known)}
+        kinds = {name for name in vars(schemas) if name in ("PlainTensorMeta", "OpaqueMeta", known.__name__)}
+        assert len(kinds) == 3 and not hasattr(schemas.PlainTensorMeta, "attrs")
+
+    def test_there_is_no_kind_of_output_we_do_not_know(self) -> None:
+        assert {kind.name for kind in schemas.OutputType} == {
+            "alias_of_input",
+            "alias_of_intermediate",
+            "alias_of_intermediate_base_is_user_output",
+            "alias_of_intermediate_save_as_output",
+            "custom_function_view",
+            "is_input",
+            "non_alias",
+            "unsafe_view_alias",
+        }
+
+
+def _assigned(cls: Any) -> set[str]:
+    """Attributes a class sets on itself in __post_init__."""
+    return {name for name in cls.__post_init__.__code__.co_names if not name.startswith("_")}
+
+
+SCHEMAS = {
+    "_linear_pointwise.default": "(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
+    "str? algorithm) -> Tensor Y",
+    "_linear_pointwise.binary": "(Tensor X, Tensor other, Tensor W, Tensor? B, str attr) -> Tensor Y",
+    "_reorder_linear_weight.default": "(Tensor self, int? batch_size=None) -> Tensor Y",
+    "_convolution_pointwise.default": "(Tensor X, Tensor W, Tensor? B, int[] padding, int[] stride, "
+    "int[] dilation, int groups, str attr, Scalar?[] scalars, str? algorithm) -> Tensor Y",
+    "_reorder_convolution_weight.default": "(Tensor self, int[2] padding=0, int[2] stride=1, "
+    "int[2] dilation=1, int groups=1, int[]? input_size=None) -> Tensor Y",
+}
+
+
+class TestLayers:
+    """What linear layers and fixed weights are made with (linear.py, weights.py)."""
+
+    @pytest.mark.parametrize("name", SCHEMAS)
+    def test_operators_of_onednn_take_what_they_did(self, name: str) -> None:
+        packet, _, overload = name.partition(".")
+        schema = str(getattr(getattr(torch.ops.mkldnn, packet), overload)._schema)
+        assert schema[schema.index("(") :] == SCHEMAS[name]
+
+    def test_torchs_c_functions_are_called_as_they_are_declared(self) -> None:
+        folder = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch"
+        text = " ".join(
+            path.read_text() for path in (folder / "c/shim_cpu.h", folder / "generated/c_shim_cpu.h")
+        )
+        text = re.sub(r"\s+", " ", text)
+        handle = "AtenTensorHandle"
+        assert (
+            f"aoti_torch_cpu__linear_pointwise( {handle} X, {handle} W, {handle}* B, const char* attr, "
+            f"const double** scalars, int64_t scalars_len_, const char** algorithm, {handle}* ret0)"
+        ) in text
+        assert (
+            f"aoti_torch_cpu_addmm_out({handle} out, {handle} self, {handle} mat1, {handle} mat2, "
+            "double beta, double alpha)"
+        ) in text
+        assert f"aoti_torch_cpu_mm_out({handle} out, {handle} self, {handle} mat2)" in text
+
+    def test_lowerings_have_the_places_that_are_replaced(self) -> None:
+        from torch._inductor import mkldnn_ir
+        from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+        from torch._inductor.lowering import lowerings
+
+        aten, fused = torch.ops.aten, torch.ops.mkldnn._linear_pointwise
+        assert {aten.addmm.default, aten.mm.default, fused.default, fused.binary} <= lowerings.keys()
+        create = mkldnn_ir.LinearUnary.create
+        assert parameters(create) == ["x", "w", "B", "attr", "scalars", "algorithm"]
+        assert parameters(mkldnn_ir.LinearBinary.create) == ["x", "y", "w", "B", "attr"]
+        written = inspect.getsource(PythonWrapperCodegen.codegen_input_size_asserts)
+        assert "self._pending_input_asserts[name] = " in written
