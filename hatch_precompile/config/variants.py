@@ -61,6 +61,11 @@ class Variant:
         """Whether each CPU that runs it has AVX-512 and multiplies int8 with it."""
         return self.has_avx512 and "avx512_vnni" in self.requires
 
+    @property
+    def has_tiles(self) -> bool:
+        """Whether each CPU that runs it has AMX, which multiplies bfloat16 and int8."""
+        return self.has_vnni and {"amx_tile", "amx_bf16", "amx_int8"} <= set(self.requires)
+
 
 def variants_for_this_machine(
     names: list[str], capabilities: dict[str, Any], table: str = ""

@@ -18,6 +18,7 @@ from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.dynamo import last_line
 from hatch_precompile.torch_internals.heavy_values import heavy_values_kept
 from hatch_precompile.torch_internals.layers.integers import int8_products_by_processor
+from hatch_precompile.torch_internals.layers.packing import Packing
 from hatch_precompile.torch_internals.layers.precision import multiplied_as, narrow_layers
 from hatch_precompile.torch_internals.layers.weights import Plan, computed, prepared_inputs, separate
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
@@ -144,16 +145,15 @@ class _InnerCompile:
             taken, its_settings = inputs, settings
             narrow = self.narrow and variant.has_bfloat16
             if fixed:
-                separated = separate(
-                    given,
-                    inputs,
-                    settings.get("static_input_idxs", ()),
+                packing = Packing(
                     has_bfloat16=variant.has_bfloat16,
                     has_fma=variant.has_fma,
                     has_avx512=variant.has_avx512,
                     has_vnni=variant.has_vnni,
+                    has_tiles=variant.has_tiles,
                     narrow=narrow,
                 )
+                separated = separate(given, inputs, settings.get("static_input_idxs", ()), packing)
                 if separated is not None:
                     taken, part.plans[variant.name] = separated
                     its_settings = _settings_after(separated[1], settings)

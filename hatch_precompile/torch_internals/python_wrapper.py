@@ -55,11 +55,11 @@ def portable_wrapper(source: str, extern_kernels: Any) -> str:
     rewrite = _Rewrite(extern_kernels)
     rewritten = [(statement, rewrite.visit(statement)) for statement in module.body]
     body = [after for before, after in rewritten if before in needed]
-    text = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
-    left = re.search(r"torch\._inductor[\w.]*", text)
-    if left is not None:
-        raise NotPortable(left[0])
-    return text
+    module = ast.fix_missing_locations(ast.Module(body, []))
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and f"{ast.unparse(node)}.".startswith("torch._inductor."):
+            raise NotPortable(ast.unparse(node))
+    return ast.unparse(module)
 
 
 class _Rewrite(ast.NodeTransformer):
@@ -84,6 +84,12 @@ class _Rewrite(ast.NodeTransformer):
             raise NotPortable(f"async_compile.{node.func.attr}")
         self.kernels += 1
         return ast.Subscript(ast.Name("kernels", ast.Load()), ast.Constant(self.kernels - 1), ast.Load())
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        """Inductor's words for an operation may have a function in them, and where it was in this process."""
+        if isinstance(node.value, str):
+            node.value = re.sub(r" at 0x[0-9a-f]+", "", node.value)
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if not _is_attribute_of(node, "extern_kernels"):

@@ -73,7 +73,7 @@ class _Verification:
         others = self._calls_that_are_others_when_served(samples)
         everything = [*samples, *others.values()]
         results = self._from_the_bundle(everything)
-        self.rounded = self._status().get("rounded") is not None
+        self.rounded = self._status().get("rounded")
         self.runtime.uninstall()
         os.environ["HATCH_PRECOMPILE"] = "off"
         _seed()

@@ -231,16 +231,18 @@ class TestTolerances:
         noise = torch.Generator().manual_seed(0)
         exact, error = torch.randn(64, 64, generator=noise), torch.randn(64, 64, generator=noise)
         near, far = exact + 1e-2 * error, exact + 1e-1 * error
-        assert agree(near, exact, rounded=True).largest > 1e-2
+        assert agree(near, exact, rounded="bfloat16").largest > 1e-2
         assert "float32-matmul-precision" not in disagreement(near, exact)
-        assert 'float32-matmul-precision = "medium"' in disagreement(far, exact, rounded=True)
+        assert 'float32-matmul-precision = "medium"' in disagreement(far, exact, rounded="bfloat16")
+        agree(exact + 4e-2 * error, exact, rounded="int8")
+        assert "to int8" in disagreement(far, exact, rounded="int8")
         # Of a few, one may be much smaller than what it is a sum of.
-        agree(exact[0, :2] * 1.05, exact[0, :2], rounded=True)
-        agree(float(exact[0, 0]) * 1.05, float(exact[0, 0]), rounded=True)
-        disagreement(exact[0, :2] * 1.5, exact[0, :2], rounded=True)
+        agree(exact[0, :2] * 1.05, exact[0, :2], rounded="bfloat16")
+        agree(float(exact[0, 0]) * 1.05, float(exact[0, 0]), rounded="bfloat16")
+        disagreement(exact[0, :2] * 1.5, exact[0, :2], rounded="bfloat16")
         # What is not float32 is as near as ever.
-        disagreement(near.double(), exact.double(), rounded=True)
-        disagreement(T([1, 2]), T([1, 3]), rounded=True)
+        disagreement(near.double(), exact.double(), rounded="bfloat16")
+        disagreement(T([1, 2]), T([1, 3]), rounded="bfloat16")
 
     def test_not_so_a_small_one_nor_what_is_no_number(self) -> None:
         exact = torch.linspace(-1.0, 1.0, 64)

@@ -129,6 +129,14 @@ def test_what_would_be_inductors_is_named(before: str, after: str, name: str) ->
         portable_wrapper(HEADER + KERNELS + CALL.replace(before, after), EXTERN)
 
 
-def test_so_is_a_kernel_that_is_not_for_a_cpu() -> None:
+def test_words_for_an_operation_are_no_need_of_inductor_and_the_same_in_each_build() -> None:
+    words = "torch._inductor.fx_passes.partial(<function fn at 0x7fd150f2e480>, Match(...))"
+    call = CALL.replace("aten.sum.default(z)", f"print(z, {words!r})")
+    assert call != CALL
+    source = portable_wrapper(HEADER + KERNELS + call, EXTERN)
+    assert repr(words.replace(" at 0x7fd150f2e480", "")) in source
+
+
+def test_a_kernel_that_is_not_for_a_cpu_is_named() -> None:
     with pytest.raises(NotPortable, match=r"^async_compile\.triton$"):
         portable_wrapper(HEADER + KERNELS.replace("cpp_pybinding", "triton") + CALL, EXTERN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from typing import Any
 
@@ -13,7 +14,7 @@ from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph, inductor
-from hatch_precompile.torch_internals.layers.panels import FEW_ROWS
+from hatch_precompile.torch_internals.layers.panels import FEW_ROWS, FEW_ROWS_OF_TILES
 from tests.support.graphs import OPERATORS
 
 CAPABILITIES = torch.cpu.get_capabilities()
@@ -26,13 +27,16 @@ def variant(name: str) -> Variant:
         pytest.skip(str(error))
 
 
-def compiled(model: nn.Module, of: Variant, *inputs: torch.Tensor) -> tuple[Any, CompiledGraph, list[str]]:
+def compiled(
+    model: nn.Module, of: Variant, *inputs: torch.Tensor, precision: str = "highest"
+) -> tuple[Any, CompiledGraph, list[str]]:
     """The call of the graph with these inputs, the graph, and the steps that its weights take."""
     made: list[Any] = []
     given: list[Any] = []
 
     def backend(gm: Any, example_inputs: Any) -> Any:
-        made.extend(compile_graph(gm, example_inputs, [of], OPERATORS, fixed_weights=True))
+        how: dict[str, Any] = {"fixed_weights": True, "matmul_precision": precision}
+        made.extend(compile_graph(gm, example_inputs, [of], OPERATORS, **how))
 
         def keep(*inputs: Any) -> Any:
             given[:] = inputs
@@ -47,6 +51,16 @@ def compiled(model: nn.Module, of: Variant, *inputs: torch.Tensor) -> tuple[Any,
     graph = made[1]
     assert not graph.obstacle
     return torch.no_grad()(lambda: made[0](*given)), graph, [name for name, *_ in graph.plans[of.name].steps]
+
+
+def in_the_other_way(call: Any, graph: CompiledGraph, of: Variant) -> Any:
+    """What a call answers where the library decides otherwise what it decides where it runs."""
+    switch = ctypes.c_bool.in_dll(ctypes.CDLL(str(graph.libraries[of.name])), "precompiled_otherwise")
+    switch.value = True
+    try:
+        return call()
+    finally:
+        switch.value = False
 
 
 def products_of_onednn(call: Any, capfd: pytest.CaptureFixture[str]) -> tuple[Any, list[str]]:
@@ -122,7 +136,7 @@ class Choosing(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = nn.Linear(300, 137)
+        self.layer = nn.Linear(300, 512)
 
     def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
         return [torch.relu(self.layer(x[x[:, 0] > 0]))]
@@ -160,8 +174,6 @@ def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtyp
     of = variant(name)
     if name == "native" and not of.has_vnni:
         pytest.skip("one of the others is the same")
-    if of.has_vnni and dtype == torch.int8:
-        pytest.skip("these are oneDNN's")
     torch.manual_seed(0)
     counts, least, most = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS], torch.iinfo(dtype).min, torch.iinfo(dtype).max
     model = Integers(inner, outer)
@@ -171,9 +183,74 @@ def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtyp
     call, graph, steps = compiled(model, of, *inputs)
     assert steps.count("aten.contiguous.default") == 1
     assert graph.rounded == {of.name: "int8"}
+    answers = [*call(), *in_the_other_way(call, graph, of)]
     with torch.no_grad():
-        for x, answer in zip(inputs, call(), strict=True):
+        for x, answer in zip(inputs * 2, answers, strict=True):
             assert torch.equal(answer, x.int() @ model.weight.t().int())
+
+
+class Layer(nn.Module):
+    """One layer for inputs of several counts of rows."""
+
+    def __init__(self, inner: int, outer: int, *, bias: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(inner, outer, bias=bias)
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [self.layer(x) for x in inputs]
+
+
+@pytest.mark.parametrize("name", ["x86-64-v4-bf16", "native"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+# Words and panels that fill no tile, and more words than are copied at once.
+@pytest.mark.parametrize(("inner", "outer", "bias"), [(300, 137, True), (64, 1024, False), (1027, 33, True)])
+def test_bfloat16_is_rounded_once_and_summed_in_float32(
+    name: str, dtype: torch.dtype, inner: int, outer: int, bias: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    of = variant(name)
+    if not of.has_bfloat16:
+        pytest.skip("this processor has no bfloat16")
+    few = FEW_ROWS_OF_TILES if of.has_tiles else FEW_ROWS
+    counts = [1, 2, 15, 16, 17, 31, FEW_ROWS, *([33, 48, 100] if of.has_tiles else []), few]
+    torch.manual_seed(0)
+    model = Layer(inner, outer, bias=bias).to(dtype)
+    inputs = [torch.randn(count, inner, dtype=dtype) for count in counts]
+    call, graph, steps = compiled(
+        model, of, *inputs, torch.randn(few + 1, inner, dtype=dtype), precision="medium"
+    )
+    assert steps.count("aten.contiguous.default") == steps.count("mkldnn._reorder_linear_weight.default") == 1
+    assert graph.rounded == {of.name: "bfloat16"}
+    answers, ran = products_of_onednn(call, capfd)
+    assert ran == [f"mb{few + 1}ic{inner}oc{outer}"]
+    others = in_the_other_way(call, graph, of)
+    weight = model.layer.weight.bfloat16().double()
+    for x, answer, other in zip(inputs, answers, others, strict=False):
+        expected = x.bfloat16().double() @ weight.t()
+        if bias:
+            expected += model.layer.bias.double()
+        for found in (answer, other):
+            assert found.dtype == dtype
+            near = 1e-5 if dtype == torch.float32 else 2**-8
+            torch.testing.assert_close(found.double(), expected, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_no_number_stays_none(dtype: torch.dtype) -> None:
+    """And is nowhere else: neither in another row, nor in what a row is filled up with."""
+    of = variant("native")
+    if not of.has_bfloat16:
+        pytest.skip("this processor has no bfloat16")
+    torch.manual_seed(0)
+    model = Layer(300, 137, bias=True).to(dtype)
+    full = torch.full((20, 300), torch.nan, dtype=dtype)
+    x = torch.randn(19, 300, dtype=dtype)
+    x[3, 5], x[4, 6] = torch.nan, torch.inf
+    call, graph, _ = compiled(model, of, full, x, precision="medium")
+    for _ in range(3):
+        for answer in (call()[1], in_the_other_way(call, graph, of)[1]):
+            finite = answer.isfinite().all(dim=1)
+            assert [row for row in range(19) if not finite[row]] == [3, 4]
+            assert answer[3].isnan().all()
 
 
 def test_the_same_bits_for_any_threads() -> None:
@@ -201,6 +278,7 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
         (Rows(300, 137), torch.randn(5, 300)),
         (Rows(300, 137), torch.randn(50, 300)),
         (Integers(300, 137), torch.randint(0, 256, (20, 300), dtype=torch.uint8)),
+        (Layer(300, 137, bias=True).bfloat16(), torch.randn(5, 300, dtype=torch.bfloat16)),
     ]
     for model, x in cases:
         call, graph, steps = compiled(model, native, x)

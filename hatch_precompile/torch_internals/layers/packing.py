@@ -5,6 +5,7 @@ Seen in torch 2.13.0 (torch/_inductor/fx_passes/mkldnn_fusion.py).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,15 +30,19 @@ _WORTH_PANELS = 1 << 14
 
 @dataclass(frozen=True)
 class Packing:
-    """has_bfloat16: whether layers of bfloat16 are packed; has_fma: whether those of a few rows are ours;
-    has_avx512: whether those of more rows are not; has_vnni: whether int8 is multiplied as it is, and
-    uint8 alone with it; narrow: whether layers of float32 become such of bfloat16."""
+    """What the processors have that a graph is compiled for, all of them, and how it multiplies.
 
-    has_bfloat16: bool
-    has_fma: bool
-    has_avx512: bool
-    has_vnni: bool
-    narrow: bool
+    has_bfloat16: whether layers of bfloat16 are packed; has_fma: whether those of a few rows are ours;
+    has_avx512: whether those of more rows are not; has_vnni: whether int8 is multiplied as it is; has_tiles:
+    whether AMX multiplies bfloat16 and int8; narrow: whether layers of float32 become such of bfloat16
+    """
+
+    has_bfloat16: bool = False
+    has_fma: bool = False
+    has_avx512: bool = False
+    has_vnni: bool = False
+    has_tiles: bool = False
+    narrow: bool = False
 
     def takes(self, *dtypes: torch.dtype) -> bool:
         return set(dtypes) == {torch.float32} or (self.has_bfloat16 and set(dtypes) == {torch.bfloat16})
@@ -46,10 +51,11 @@ class Packing:
         """Whether layers of this input are for our own functions."""
         dtype = x.meta["val"].dtype
         if dtype in (torch.uint8, torch.int8):
-            with_it = dtype == torch.uint8 if self.has_vnni else self.has_fma
-            return with_it and _has_few_rows(x)
-        ours = dtype == torch.float32 and self.has_fma and not self.narrow
-        return ours and (not self.has_avx512 or _has_few_rows(x))
+            return self.has_fma and (self.has_tiles or _rows(x) <= panels.FEW_ROWS)
+        if dtype == torch.bfloat16 or self.narrow:
+            few = panels.FEW_ROWS_OF_TILES if self.has_tiles else panels.FEW_ROWS
+            return self.has_bfloat16 and _rows(x) <= few
+        return self.has_fma and (not self.has_avx512 or _rows(x) <= panels.FEW_ROWS)
 
     def is_worth(self, x: Any, *weights: Any) -> bool:
         """Whether packing them makes up for what it costs at each call."""
@@ -72,9 +78,10 @@ def pack_layers(graph: Any, fixed: set[Any], packing: Packing) -> None:
             _pack_int8(graph, node, fixed, packing)
 
 
-def _has_few_rows(x: Any) -> bool:
+def _rows(x: Any) -> float:
+    """As many as there may be."""
     rows = x.meta["val"].shape[0]
-    return isinstance(rows, int) and rows <= panels.FEW_ROWS
+    return rows if isinstance(rows, int) else math.inf
 
 
 def _linear(node: Any) -> tuple[Any, Any, Any]:
@@ -99,17 +106,20 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
     if not packing.is_worth(x, weight):
         return
     narrow = packing.narrow and weight.meta["val"].dtype == torch.float32
-    if packing.is_ours(x):
-        with graph.inserting_before(node):
-            packed = added(graph, panels.in_panels if _has_few_rows(x) else panels.packed_here, weight)
-            columns = weight.meta["val"].shape[0]
-            layer = graph.call_function(panels.layer, (x, packed, bias, columns))
-            layer.meta.update(node.meta)
-        _replace(graph, node, layer)
-        return
+    columns = weight.meta["val"].shape[0]
     with graph.inserting_before(node):
         if narrow:
             weight = added(graph, CAST, weight, torch.bfloat16)
+        if packing.is_ours(x):
+            if weight.meta["val"].dtype == torch.bfloat16:
+                target, packed = panels.bfloat16_layer, _in_words(graph, weight, 2, panels.WORDS_AT_ONCE)
+            else:
+                step = panels.in_panels if _rows(x) <= panels.FEW_ROWS else panels.packed_here
+                target, packed = panels.layer, added(graph, step, weight)
+            layer = graph.call_function(target, (x, packed, bias, columns))
+            layer.meta.update(node.meta)
+            _replace(graph, node, layer)
+            return
         packed = graph.call_function(mkldnn._reorder_linear_weight.default, (weight,))
         packed.meta["val"] = weight.meta["val"]
         layer = graph.call_function(mkldnn._linear_pointwise.default, (x, packed, bias, "none", [], ""))
@@ -128,7 +138,10 @@ def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None
     if base.dtype != torch.int8 or not base.is_contiguous() or min(base.shape) < 1:
         return
     with graph.inserting_before(node):
-        packed = _in_panels_of_int8(graph, weight, 4 if packing.has_vnni else 2)
+        if packing.has_vnni:
+            packed = _in_words(graph, weight, 4, panels.WORDS_AT_ONCE)
+        else:
+            packed = _in_words(graph, weight, 2, 1)
         layer = graph.call_function(panels.int8_layer, (x, packed, base.shape[0]))
         layer.meta.update(node.meta)
     _replace(graph, node, layer)
@@ -143,13 +156,13 @@ def _replace(graph: Any, product: Any, layer: Any) -> None:
         graph.erase_node(turned)
 
 
-def _in_panels_of_int8(graph: Any, weight: Any, items: int) -> Any:
-    """Nodes that make panels of a weight of int8: (panels, words, 16, items), rows of k filled up to words of
-    so many items."""
+def _in_words(graph: Any, weight: Any, items: int, at_once: int) -> Any:
+    """Nodes that make panels of a weight: (panels, words, 16, items), rows of k filled up to words of so many
+    items, and to so many words."""
     n, k = weight.meta["val"].shape
-    number, words = -(-n // panels.COLUMNS), -(-k // items)
-    if n % panels.COLUMNS or k % items:
-        filled = [0, -k % items, 0, -n % panels.COLUMNS]
+    number, words = -(-n // panels.COLUMNS), -(-k // (items * at_once)) * at_once
+    if n % panels.COLUMNS or words * items > k:
+        filled = [0, words * items - k, 0, -n % panels.COLUMNS]
         weight = added(graph, aten.constant_pad_nd.default, weight, filled)
     split = added(graph, aten.view.default, weight, [number, panels.COLUMNS, words, items])
     turned = added(graph, aten.permute.default, split, [0, 2, 1, 3])

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from hatch_precompile.torch_internals.layers.panels import int8_layer
+from hatch_precompile.torch_internals.layers.panels import bfloat16_layer, int8_layer
 
 __all__ = ["multiplied_as", "narrow_layers", "narrowed"]
 
@@ -39,6 +39,8 @@ def multiplied_as(graph: Any) -> str:
     for node in graph.nodes:
         if node.target is int8_layer:
             return "int8"
+        if node.target is bfloat16_layer:
+            found = "bfloat16"
         name = node.target._schema.name if isinstance(node.target, torch._ops.OpOverload) else ""
         if name == "aten::_int_mm":
             return "int8"

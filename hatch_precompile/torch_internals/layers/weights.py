@@ -53,26 +53,18 @@ def separate(
     gm: Any,
     inputs: Sequence[Any],
     weights: Iterable[int],
-    *,
-    has_bfloat16: bool = False,
-    has_fma: bool = False,
-    has_avx512: bool = False,
-    has_vnni: bool = False,
-    narrow: bool = False,
+    packing: Packing,
 ) -> tuple[list[Any], Plan] | None:
     """Take what depends on weights alone out of a graph, which is changed.
 
-    weights: the numbers of the inputs that are parameters and buffers; has_bfloat16: whether the processor
-    multiplies it, so that such layers are packed too; has_fma: whether it has the instructions for our
-    layers; has_avx512: whether only those of a few rows are ours; has_vnni: whether it multiplies int8 as it
-    is; narrow: whether float32 layers become bfloat16. Returns the inputs that the graph has now, and the
-    plan; None, and the graph as it was, where nothing depends on weights alone.
+    weights: the numbers of the inputs that are parameters and buffers. Returns the inputs that the graph has
+    now, and the plan; None, and the graph as it was, where nothing depends on weights alone.
     """
     graph = gm.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     fixed = {placeholders[number] for number in weights} - _written(graph)
     fixed = {node for node in fixed if is_dense(node.meta.get("val"))}
-    pack_layers(graph, fixed, Packing(has_bfloat16, has_fma, has_avx512, has_vnni, narrow))
+    pack_layers(graph, fixed, packing)
     apart = _apart(graph, fixed)
     _make_once(graph, apart)
     taken = _taken(graph, apart)
