@@ -14,7 +14,7 @@ from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph, inductor
-from hatch_precompile.torch_internals.layers.panels import FEW_ROWS, FEW_ROWS_OF_TILES
+from hatch_precompile.torch_internals.layers.panels import FEW_ROWS, FEW_ROWS_OF_AVX512
 from tests.support.graphs import OPERATORS
 
 CAPABILITIES = torch.cpu.get_capabilities()
@@ -25,6 +25,11 @@ def variant(name: str) -> Variant:
         return variants_for_this_machine([name], CAPABILITIES)[0]
     except ConfigError as error:
         pytest.skip(str(error))
+
+
+def few_rows(of: Variant) -> int:
+    """Up to which the layers of a variant are ours on any processor."""
+    return FEW_ROWS_OF_AVX512 if of.has_avx512 else FEW_ROWS
 
 
 def compiled(
@@ -89,8 +94,10 @@ class Rows(nn.Module):
 def test_any_count_of_rows_agrees_and_its_weights_are_packed_once(
     name: str, inner: int, outer: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    counts, more = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, FEW_ROWS], [FEW_ROWS + 1, 200]
     of = variant(name)
+    few = few_rows(of)
+    counts = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 29, FEW_ROWS, *([70, few] if few > FEW_ROWS else [])]
+    more = [few + 1, 200]
     torch.manual_seed(0)
     model = Rows(inner, outer)
     inputs = [torch.randn(count, inner) for count in (*counts, *more)]
@@ -175,7 +182,9 @@ def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtyp
     if name == "native" and not of.has_vnni:
         pytest.skip("one of the others is the same")
     torch.manual_seed(0)
-    counts, least, most = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS], torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    counts = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS, *([33, 70, FEW_ROWS_OF_AVX512] if of.has_avx512 else [])]
+    counts += [200] if of.has_tiles else []
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
     model = Integers(inner, outer)
     inputs = [torch.randint(least, most + 1, (count, inner), dtype=dtype) for count in counts]
     # The largest products that there are, in pairs of one sign.
@@ -210,8 +219,8 @@ def test_bfloat16_is_rounded_once_and_summed_in_float32(
     of = variant(name)
     if not of.has_bfloat16:
         pytest.skip("this processor has no bfloat16")
-    few = FEW_ROWS_OF_TILES if of.has_tiles else FEW_ROWS
-    counts = [1, 2, 15, 16, 17, 31, FEW_ROWS, *([33, 48, 100] if of.has_tiles else []), few]
+    few = few_rows(of)
+    counts = [1, 2, 15, 16, 17, 31, 32, 33, 48, 100, few]
     torch.manual_seed(0)
     model = Layer(inner, outer, bias=bias).to(dtype)
     inputs = [torch.randn(count, inner, dtype=dtype) for count in counts]
@@ -255,16 +264,22 @@ def test_what_is_no_number_stays_none(dtype: torch.dtype) -> None:
 
 def test_the_same_bits_for_any_threads() -> None:
     torch.manual_seed(0)
-    model, x = Rows(1000, 2000), torch.randn(17, 1000)
-    call, _, _ = compiled(model, variant("native"), x)
-    before, answers = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3, 7):
-            torch.set_num_threads(threads)
-            answers += call()
-    finally:
-        torch.set_num_threads(before)
-    assert all(torch.equal(answer, answers[0]) for answer in answers)
+    native = variant("native")
+    models: list[tuple[nn.Module, str]] = [(Rows(1000, 2000), "highest"), (Rows(1000, 2000), "medium")]
+    before = torch.get_num_threads()
+    for model, precision in models:
+        call, _, _ = compiled(
+            model, native, torch.randn(17, 1000), torch.randn(80, 1000), precision=precision
+        )
+        answers = []
+        try:
+            for threads in (1, 2, 3, 7):
+                torch.set_num_threads(threads)
+                answers.append(call())
+        finally:
+            torch.set_num_threads(before)
+        for answer in answers:
+            assert all(map(torch.equal, answer, answers[0]))
 
 
 def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:

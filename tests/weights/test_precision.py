@@ -125,7 +125,7 @@ def model() -> Block:
 
 @pytest.fixture
 def x() -> torch.Tensor:
-    return torch.randn(96, 128, generator=torch.Generator().manual_seed(1))
+    return torch.randn(160, 128, generator=torch.Generator().manual_seed(1))
 
 
 def eager(model: nn.Module, x: torch.Tensor) -> Any:

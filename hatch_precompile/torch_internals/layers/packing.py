@@ -33,8 +33,9 @@ class Packing:
     """What the processors have that a graph is compiled for, all of them, and how it multiplies.
 
     has_bfloat16: whether layers of bfloat16 are packed; has_fma: whether those of a few rows are ours;
-    has_avx512: whether those of more rows are not; has_vnni: whether int8 is multiplied as it is; has_tiles:
-    whether AMX multiplies bfloat16 and int8; narrow: whether layers of float32 become such of bfloat16
+    has_avx512: whether those of many rows are not; has_vnni: whether int8 is multiplied as it is; has_tiles:
+    whether AMX multiplies int8, of any number of rows; narrow: whether layers of float32 become such of
+    bfloat16
     """
 
     has_bfloat16: bool = False
@@ -44,6 +45,11 @@ class Packing:
     has_tiles: bool = False
     narrow: bool = False
 
+    @property
+    def few_rows(self) -> int:
+        """Up to which layers are ours on a processor with AVX-512."""
+        return panels.FEW_ROWS_OF_AVX512 if self.has_avx512 else panels.FEW_ROWS
+
     def takes(self, *dtypes: torch.dtype) -> bool:
         return set(dtypes) == {torch.float32} or (self.has_bfloat16 and set(dtypes) == {torch.bfloat16})
 
@@ -51,11 +57,10 @@ class Packing:
         """Whether layers of this input are for our own functions."""
         dtype = x.meta["val"].dtype
         if dtype in (torch.uint8, torch.int8):
-            return self.has_fma and (self.has_tiles or _rows(x) <= panels.FEW_ROWS)
+            return self.has_fma and (self.has_tiles or _rows(x) <= self.few_rows)
         if dtype == torch.bfloat16 or self.narrow:
-            few = panels.FEW_ROWS_OF_TILES if self.has_tiles else panels.FEW_ROWS
-            return self.has_bfloat16 and _rows(x) <= few
-        return self.has_fma and (not self.has_avx512 or _rows(x) <= panels.FEW_ROWS)
+            return self.has_bfloat16 and _rows(x) <= self.few_rows
+        return self.has_fma and (not self.has_avx512 or _rows(x) <= self.few_rows)
 
     def is_worth(self, x: Any, *weights: Any) -> bool:
         """Whether packing them makes up for what it costs at each call."""
@@ -114,7 +119,7 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
             if weight.meta["val"].dtype == torch.bfloat16:
                 target, packed = panels.bfloat16_layer, _in_words(graph, weight, 2, panels.WORDS_AT_ONCE)
             else:
-                step = panels.in_panels if _rows(x) <= panels.FEW_ROWS else panels.packed_here
+                step = panels.in_panels if _rows(x) <= packing.few_rows else panels.packed_here
                 target, packed = panels.layer, added(graph, step, weight)
             layer = graph.call_function(target, (x, packed, bias, columns))
             layer.meta.update(node.meta)

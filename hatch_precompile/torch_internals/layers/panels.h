@@ -1,10 +1,10 @@
 // Products of rows with weights in panels, compiled into the library of a graph (panels.py).
 //
-// Rows are read by words of four bytes: a float32, two bfloat16, four int8 or uint8, or two int16 that those
-// were widened to, whose products are exact without VNNI. Weights: for each panel, for each word of a row, what
-// each column multiplies it with. The rows are copied: so those which are read together do not fall on the same
-// lines of a cache, and their places are known when this is compiled. Each sum is taken in one order, whatever
-// the number of threads.
+// Rows are read by words of four bytes: a float32, two bfloat16, four int8 or uint8, or two int16 that
+// those were widened to, whose products are exact without VNNI. Weights: for each panel, for each word of a
+// row, what each column multiplies it with. The rows are copied: so those which are read together do not
+// fall on the same lines of a cache, and their places are known when this is compiled. Each sum is taken in
+// one order, whatever the number of threads.
 #include <cpuid.h>
 #include <immintrin.h>
 #include <omp.h>
@@ -17,22 +17,23 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim_cpu.h>
 namespace {
 namespace panels {
-constexpr int64_t COLUMNS = 16, CHUNK = 256, STRIDE = CHUNK + 16, AHEAD = 64;
+constexpr int64_t COLUMNS = 16, CHUNK = 256, STRIDE = CHUNK + 16;
+// Words of a panel between what a single row is multiplied with and what is asked for.
+constexpr int64_t AHEAD = 64;
 // What a thread multiplies with a panel at a time, in parts of as many rows as there are sums in registers.
-constexpr int64_t PARTS = 8;
+constexpr int64_t PARTS = 12;
 // Words of weights, times rows, from which a thread more makes up for starting it.
 constexpr int64_t SHARE = 1 << 17;
 #define IN_PLACE __attribute__((always_inline)) inline  // the calling code is compiled at -O1
 
-// How words of a row are made of its items, of which there may be fewer: the rest is zeros.
-// As they lie in memory.
+// Words of a row, made of its items, of which there may be fewer: the rest is zeros. As they lie in memory.
 template <class Item, class Word>
 void copied(const Item* from, int64_t items, Word* to, int64_t words) {
     auto* bytes = reinterpret_cast<char*>(to);
     std::memcpy(bytes, from, items * sizeof(Item));
     std::memset(bytes + items * sizeof(Item), 0, words * sizeof(Word) - items * sizeof(Item));
 }
-// int8 or uint8 as int16.
+// The same, each int8 or uint8 as an int16.
 template <class Item>
 void widened(const Item* from, int64_t items, int32_t* to, int64_t words) {
     auto* wide = reinterpret_cast<char*>(to);
@@ -49,8 +50,10 @@ void widened(const Item* from, int64_t items, int32_t* to, int64_t words) {
         std::memcpy(wide, &one, sizeof one);
     }
 }
+// Rows whose sums are in registers together, with one panel, and with two, which need each word of a row once
+// for both: 0, they are too few for that.
 #ifdef __AVX512BW__
-constexpr int64_t ROWS = 16;
+constexpr int64_t ROWS = 16, ROWS_BY_TWO = 14;
 struct Floats {
     using Item = float;
     using Word = float;
@@ -86,7 +89,7 @@ struct Halves {
     using Word = int32_t;
     using Sum = float;
     using Result = Number;
-    static constexpr int64_t ITEMS = 2, WEIGHTS = COLUMNS, WORDS_AT_ONCE = 16;
+    static constexpr int64_t ITEMS = 2, WEIGHTS = COLUMNS;
     __m512 all;
     IN_PLACE static Halves weights(const Word* from) { return {_mm512_loadu_ps(from)}; }
     IN_PLACE static Halves load(const Sum* from) { return {_mm512_loadu_ps(from)}; }
@@ -123,7 +126,7 @@ struct Integers {
     using Word = int32_t;
     using Sum = int32_t;
     using Result = int32_t;
-    static constexpr int64_t ITEMS = 4, WEIGHTS = COLUMNS, WORDS_AT_ONCE = 16;
+    static constexpr int64_t ITEMS = 4, WEIGHTS = COLUMNS;
     __m512i all;
     IN_PLACE static Integers weights(const Word* from) { return load(from); }
     IN_PLACE static Integers load(const Word* from) { return {_mm512_loadu_si512(from)}; }
@@ -169,7 +172,7 @@ struct Pairs {
     }
 };
 #else
-constexpr int64_t ROWS = 6;
+constexpr int64_t ROWS = 6, ROWS_BY_TWO = 0;
 struct Floats {
     using Item = float;
     using Word = float;
@@ -232,10 +235,11 @@ struct Pairs {
     }
 };
 #endif
-// Whether its weights are what the processor's tiles take, filled up to whole ones.
+// Whether its weights lie as tiles take them, filled up to whole ones.
 template <class Panel>
 constexpr bool HAS_TILES = false;
-// Whether its rows are multiplied as uint8 without tiles: 128 more in each number, and what that adds is taken away.
+// Whether without tiles its rows are multiplied as uint8: 128 more in each number, and what that adds is
+// taken away.
 template <class Panel>
 constexpr bool IS_LIFTED = false;
 #ifdef __AVX512BW__
@@ -274,35 +278,69 @@ IN_PLACE void finish(Panel sums, Result* out, int64_t columns) {
     sums.store(every);
     std::copy_n(every, columns, out);
 }
-template <class Panel, int... R, class Word = typename Panel::Word, class Sum = typename Panel::Sum>
-IN_PLACE void block_of(const Word* x, const Word* w, const Sum* first, typename Panel::Result* out,
-                       int64_t words, int64_t n, int64_t columns, std::integer_sequence<int, R...>) {
-    Panel sums[] = {(void(R), Panel::load(first))...};
-    for (; words > 0; words -= CHUNK, x += ROWS * STRIDE) {
-        const Word *each = x, *end = w + Panel::WEIGHTS * std::min(words, CHUNK);
-        for (; w < end; w += Panel::WEIGHTS, ++each) {
-            _mm_prefetch(reinterpret_cast<const char*>(w + Panel::WEIGHTS * AHEAD), _MM_HINT_T0);
-            const Panel weights = Panel::weights(w);
-            ((sums[R] = sums[R].plus(each[R * STRIDE], weights)), ...);
-        }
-    }
+// What is asked for while panels are multiplied: the next ones. Each part of the rows asks for its share, so
+// that it comes as evenly as it is needed.
+struct Next {
+    const char* at;
+    int64_t step;
+};
+template <class Panel, int... R, class Result = typename Panel::Result>
+IN_PLACE void store_rows(const Panel* sums, Result* out, int64_t n, int64_t columns,
+                         std::integer_sequence<int, R...>) {
     // No sum is needed after a call: what is would not be kept in a register.
     if (columns == COLUMNS) {
         (sums[R].store(out + R * n), ...);
         return;
     }
-    typename Panel::Result every[sizeof...(R)][COLUMNS];
+    Result every[sizeof...(R)][COLUMNS];
     (sums[R].store(every[R]), ...);
     for (const auto& of_a_row : every) out = std::copy_n(of_a_row, columns, out) + n - columns;
 }
-template <class Panel, int Rows, class Word = typename Panel::Word, class Sum = typename Panel::Sum>
-void block(const Word* x, const Word* w, const Sum* first, typename Panel::Result* out,
-           int64_t words, int64_t n, int64_t columns) {
-    block_of<Panel>(x, w, first, out, words, n, columns, std::make_integer_sequence<int, Rows>());
+template <class Panel, int... R, class Word = typename Panel::Word, class Sum = typename Panel::Sum>
+IN_PLACE void block_of(const Word* x, const Word* w, int64_t, const Sum* first, typename Panel::Result* out,
+                       int64_t words, int64_t n, int64_t columns, Next next,
+                       std::integral_constant<int, 1>, std::integer_sequence<int, R...> rows) {
+    // Where panels come in twos, a single one is the only one of few rows, and near.
+    constexpr auto hint = ROWS_BY_TWO > 0 ? _MM_HINT_T0 : _MM_HINT_T1;
+    Panel sums[] = {(void(R), Panel::load(first))...};
+    for (; words > 0; words -= CHUNK, x += ROWS * STRIDE) {
+        const Word *each = x, *end = w + Panel::WEIGHTS * std::min(words, CHUNK);
+        for (; w < end; w += Panel::WEIGHTS, ++each, next.at += next.step) {
+            _mm_prefetch(next.at, hint);
+            const Panel weights = Panel::weights(w);
+            ((sums[R] = sums[R].plus(each[R * STRIDE], weights)), ...);
+        }
+    }
+    store_rows(sums, out, n, columns, rows);
 }
-template <class Panel, int... R>
+template <class Panel, int... R, class Word = typename Panel::Word, class Sum = typename Panel::Sum>
+IN_PLACE void block_of(const Word* x, const Word* w, int64_t panel_size, const Sum* first,
+                       typename Panel::Result* out, int64_t words, int64_t n, int64_t columns, Next next,
+                       std::integral_constant<int, 2>, std::integer_sequence<int, R...> rows) {
+    Panel left[] = {(void(R), Panel::load(first))...}, right[] = {(void(R), Panel::load(first + COLUMNS))...};
+    for (; words > 0; words -= CHUNK, x += ROWS * STRIDE) {
+        const Word *each = x, *end = w + Panel::WEIGHTS * std::min(words, CHUNK);
+        for (; w < end; w += Panel::WEIGHTS, ++each, next.at += next.step) {
+            _mm_prefetch(next.at, _MM_HINT_T1);
+            _mm_prefetch(next.at + panel_size * sizeof(Word), _MM_HINT_T1);
+            const Panel one = Panel::weights(w), two = Panel::weights(w + panel_size);
+            ((left[R] = left[R].plus(each[R * STRIDE], one),
+              right[R] = right[R].plus(each[R * STRIDE], two)), ...);
+        }
+    }
+    store_rows(left, out, n, COLUMNS, rows);
+    store_rows(right, out + COLUMNS, n, columns, rows);
+}
+// The same for any number of panels, one or two, and of rows.
+template <class Panel, int Panels, int Rows, class Word = typename Panel::Word>
+void block(const Word* x, const Word* w, int64_t panel_size, const typename Panel::Sum* first,
+           typename Panel::Result* out, int64_t words, int64_t n, int64_t columns, Next next) {
+    block_of<Panel>(x, w, panel_size, first, out, words, n, columns, next,
+                    std::integral_constant<int, Panels>(), std::make_integer_sequence<int, Rows>());
+}
+template <class Panel, int Panels, int... R>
 auto block_with(int64_t rows, std::integer_sequence<int, R...>) {
-    static constexpr decltype(&block<Panel, 1>) blocks[] = {block<Panel, R + 1>...};
+    static constexpr decltype(&block<Panel, 1, 1>) blocks[] = {block<Panel, Panels, R + 1>...};
     return blocks[rows - 1];
 }
 // One row, x(i) its words: a chain of additions would wait for each, so there are four.
@@ -327,8 +365,8 @@ IN_PLACE Panel row(Words x, const Word* w, const Sum* first, int64_t words) {
     return (one + two) + (three + four);
 }
 #ifdef __AVX512BW__
-// Tiles are registers of 16 rows of 64 bytes: of sums, of a part's words, of a panel's. They are known by number, and
-// an instruction multiplies two of them. Linux gives them to a process that asks, which is a question of its own.
+// Tiles are registers of 16 rows of 64 bytes: of sums, of a part's words, of a panel's. An instruction
+// multiplies two of them, which it knows by number. Linux gives them to a process that asks.
 bool are_there_tiles() {
     unsigned a, b, c, d;
     constexpr unsigned multiplies_bfloat16 = 1u << 22, has_tiles = 1u << 24, multiplies_int8 = 1u << 25;
@@ -366,18 +404,22 @@ public:
     ~Tiles() { asm volatile("tilerelease"); }
     Tiles(const Tiles&) = delete;
 };
-// Sums of `Parts` parts of rows, one or two, with `Panels` panels, 1, 2 or, of one part, 4. Those of part p and panel q
-// are in sums[p + Parts * q].
-template <class Panel, int Parts, int Panels, class Word = typename Panel::Word, class Sum = typename Panel::Sum>
+// One part of rows or two, with one panel, two or, of one part, four. The sums of part p and panel q come
+// into sums[p + Parts * q].
+template <class Panel, int Parts, int Panels, class Word = typename Panel::Word>
 void tiles_of(const Word* x, int64_t part_size, const Word* w, int64_t panel_size, int64_t words,
-              Sum (*sums)[ROWS][COLUMNS]) {
-    constexpr int64_t step = WORDS_AT_ONCE<Panel> * COLUMNS, row_bytes = STRIDE * sizeof(Word);
+              typename Panel::Sum (*sums)[ROWS][COLUMNS], Next next) {
+    constexpr int64_t step = WORDS_AT_ONCE<Panel> * COLUMNS, row_bytes = STRIDE * sizeof(Word), line = 64;
     clear_tile<0>();
     if constexpr (Parts * Panels > 1) clear_tile<1>();
     if constexpr (Parts * Panels > 2) clear_tile<2>(), clear_tile<3>();
     for (; words > 0; words -= CHUNK, x += ROWS * STRIDE) {
         const Word *each = x, *end = w + COLUMNS * std::min(words, CHUNK);
         for (; w < end; w += step, each += WORDS_AT_ONCE<Panel>) {
+            for (const char* end_of_it = next.at + next.step; next.at < end_of_it; next.at += line) {
+                _mm_prefetch(next.at, _MM_HINT_T1);
+                _mm_prefetch(next.at + panel_size * sizeof(Word), _MM_HINT_T1);
+            }
             load_tile<4>(each, row_bytes);
             load_tile<6>(w, 64);
             Panel::template plus_tiles<0, 4, 6>();
@@ -413,7 +455,8 @@ bool has_tiles() {
 #endif
     return false;
 }
-// What a product is made of. x: m rows of k items; w: panels; bias: n or null; out: (m, n)
+// A product and what it is made of. x: m rows of k items; w: panels; bias: n or null; out: (m, n); copy: what
+// the rows are copied to
 template <class Panel>
 struct Product {
     using Item = typename Panel::Item;
@@ -428,7 +471,9 @@ struct Product {
     const bool tiles;
     const int64_t words = filled((k + Panel::ITEMS - 1) / Panel::ITEMS);
     const int64_t panels = (n + COLUMNS - 1) / COLUMNS, chunks = (words + CHUNK - 1) / CHUNK;
-    const int64_t parts = (m + ROWS - 1) / ROWS, part_size = chunks * ROWS * STRIDE;
+    const bool by_two = !tiles && ROWS_BY_TWO && m > ROWS;
+    const int64_t rows_at_once = by_two ? ROWS_BY_TWO : ROWS;
+    const int64_t parts = (m + rows_at_once - 1) / rows_at_once, part_size = chunks * ROWS * STRIDE;
     const int64_t groups = (parts + PARTS - 1) / PARTS;
     const bool one = m == 1 && !tiles, in_place = one && AS_THEY_LIE<Panel> && k == words * Panel::ITEMS;
     const bool share = m * n * words / omp_get_max_threads() >= SHARE;
@@ -475,23 +520,48 @@ struct Product {
         }
     }
     void by_registers(const Word* copy) const {
+        const int64_t at_once = by_two ? 2 : 1, times = (panels + at_once - 1) / at_once;
         #pragma omp parallel for schedule(static) if (share)
-        for (int64_t number = 0; number < groups * panels; ++number) {
-            const int64_t group = number / panels, panel = number % panels, columns = columns_of(panel);
-            Result* to = out + panel * COLUMNS;
-            Sum first[COLUMNS];
-            start(panel, first);
+        for (int64_t number = 0; number < groups * times; ++number) {
+            const int64_t group = number / times, panel = number % times * at_once;
+            const int64_t count = std::min(at_once, panels - panel);
+            Sum first[2][COLUMNS];
+            for (int64_t q = 0; q < count; ++q) start(panel + q, first[q]);
             if (one) {
                 const Word* its = in_place ? reinterpret_cast<const Word*>(x) : copy;
-                finish(row<Panel>([its](int64_t i) { return its[i]; }, weights_of(panel), first, words), to, columns);
+                const auto word = [its](int64_t i) { return its[i]; };
+                const Panel sums = row<Panel>(word, weights_of(panel), first[0], words);
+                finish(sums, out + panel * COLUMNS, columns_of(panel));
                 continue;
             }
-            for (int64_t part = parts * group / groups; part < parts * (group + 1) / groups; ++part) {
-                const int64_t begin = first_of(part), rows = first_of(part + 1) - begin;
-                block_with<Panel>(rows, std::make_integer_sequence<int, ROWS>())(
-                    copy + part * part_size, weights_of(panel), first, to + begin * n, words, n, columns);
+            const int64_t begin = parts * group / groups, end = parts * (group + 1) / groups;
+            for (int64_t part = begin; part < end; ++part) {
+                const Next next =
+                    parts == 1 ? soon_of(panel) : next_of(panel + at_once, part - begin, end - begin);
+                with_registers(copy, part, panel, count, first[0], next);
             }
         }
+    }
+    static constexpr int64_t word_size = Panel::WEIGHTS * sizeof(Word);
+    // The share that one of so many parts has of the panel that comes next, for each step of so many words.
+    Next next_of(int64_t panel, int64_t part, int64_t of_parts, int64_t step = 1) const {
+        const auto* from = reinterpret_cast<const char*>(weights_of(panel));
+        return {from + part * words * word_size / of_parts, step * word_size / of_parts};
+    }
+    Next soon_of(int64_t panel) const {
+        return {reinterpret_cast<const char*>(weights_of(panel)) + AHEAD * word_size, word_size};
+    }
+    // One part and one panel or two.
+    void with_registers(const Word* copy, int64_t part, int64_t panel, int64_t count, const Sum* first,
+                        Next next) const {
+        const int64_t begin = first_of(part), rows = first_of(part + 1) - begin;
+        using Rows = std::make_integer_sequence<int, ROWS>;
+        using RowsByTwo = std::make_integer_sequence<int, ROWS_BY_TWO>;
+        auto multiply = block_with<Panel, 1>(rows, Rows());
+        if constexpr (ROWS_BY_TWO > 0)
+            if (count == 2) multiply = block_with<Panel, 2>(rows, RowsByTwo());
+        multiply(copy + part * part_size, weights_of(panel), Panel::WEIGHTS * words, first,
+                 out + begin * n + panel * COLUMNS, words, n, columns_of(panel + count - 1), next);
     }
 #ifdef __AVX512BW__
     // As many panels at once as there are tiles for their sums, as long as there are some for each thread.
@@ -506,25 +576,32 @@ struct Product {
             #pragma omp for schedule(static) nowait
             for (int64_t number = 0; number < groups * times; ++number) {
                 const int64_t group = number / times, panel = number % times * at_once;
-                const int64_t end = parts * (group + 1) / groups;
-                for (int64_t part = parts * group / groups; part < end; part += 2) {
+                const int64_t begin = parts * group / groups, end = parts * (group + 1) / groups;
+                for (int64_t part = begin; part < end; part += 2) {
                     const int64_t count = std::min<int64_t>(2, end - part);
-                    if (panel + at_once > panels)
-                        for (int64_t each = panel; each < panels; ++each) with_tiles(copy, part, count, each, 1);
-                    else
-                        with_tiles(copy, part, count, panel, at_once);
+                    if (panel + at_once <= panels) {
+                        const int64_t passes = (end - begin + 1) / 2, pass = (part - begin) / 2;
+                        Next next = {};
+                        if (at_once == 2) next = next_of(panel + 2, pass, passes, WORDS_AT_ONCE<Panel>);
+                        with_tiles(copy, part, count, panel, at_once, next);
+                        continue;
+                    }
+                    for (int64_t last = panel; last < panels; ++last)
+                        with_tiles(copy, part, count, last, 1, {});
                 }
             }
         }
     }
-    void with_tiles(const Word* copy, int64_t part, int64_t count, int64_t panel, int64_t at_once) const {
+    // One part or two, and so many panels.
+    void with_tiles(const Word* copy, int64_t part, int64_t count, int64_t panel, int64_t at_once,
+                    Next next) const {
         static constexpr decltype(&tiles_of<Panel, 1, 1>) functions[][3] = {
             {tiles_of<Panel, 1, 1>, tiles_of<Panel, 1, 2>, tiles_of<Panel, 1, 4>},
             {tiles_of<Panel, 2, 1>, tiles_of<Panel, 2, 2>},
         };
         alignas(64) Sum sums[4][ROWS][COLUMNS];
         functions[count - 1][at_once / 2](
-            copy + part * part_size, part_size, weights_of(panel), words * COLUMNS, words, sums);
+            copy + part * part_size, part_size, weights_of(panel), words * COLUMNS, words, sums, next);
         for (int64_t q = 0; q < at_once; ++q) {
             Sum first[COLUMNS];
             start(panel + q, first);
@@ -538,19 +615,27 @@ struct Product {
         }
     }
 #endif
+    void multiply(const Word* copy) const {
+#ifdef __AVX512BW__
+        if constexpr (HAS_TILES<Panel>)
+            if (tiles) return by_tiles(copy);
+#endif
+        by_registers(copy);
+    }
 };
 template <class Panel>
 AOTITorchError layer(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, int64_t n,
                      int32_t dtype, AtenTensorHandle* result) {
     using Result = typename Panel::Result;
     using Word = typename Panel::Word;
-    const int32_t device = aoti_torch_device_type_cpu();
+    const int32_t device = aoti_torch_device_type_cpu(), of_words = aoti_torch_dtype_int32();
     int64_t* sizes;
     void *x, *w, *added = nullptr, *out, *copy;
     if (auto error = aoti_torch_get_sizes(input, &sizes)) return error;
     const int64_t m = sizes[0], k = sizes[1], made_sizes[] = {m, n}, made_strides[] = {n, 1};
     AtenTensorHandle made, copied;
-    if (auto error = aoti_torch_empty_strided(2, made_sizes, made_strides, dtype, device, 0, &made)) return error;
+    if (auto error = aoti_torch_empty_strided(2, made_sizes, made_strides, dtype, device, 0, &made))
+        return error;
     RAIIAtenTensorHandle owner(made);
     if (auto error = aoti_torch_get_data_ptr(input, &x)) return error;
     if (auto error = aoti_torch_get_data_ptr(weight, &w)) return error;
@@ -560,16 +645,12 @@ AOTITorchError layer(AtenTensorHandle input, AtenTensorHandle weight, AtenTensor
         static_cast<const typename Panel::Item*>(x), static_cast<const Word*>(w),
         static_cast<const Result*>(added), static_cast<Result*>(out), m, k, n, has_tiles<Panel>()};
     const int64_t copy_size[] = {product.copy_size()}, copy_stride[] = {1};
-    if (auto error = aoti_torch_empty_strided(
-            1, copy_size, copy_stride, aoti_torch_dtype_int32(), device, 0, &copied)) return error;
+    if (auto error = aoti_torch_empty_strided(1, copy_size, copy_stride, of_words, device, 0, &copied))
+        return error;
     RAIIAtenTensorHandle copy_owner(copied);
     if (auto error = aoti_torch_get_data_ptr(copy_owner, &copy)) return error;
     product.copy_rows(static_cast<Word*>(copy));
-#ifdef __AVX512BW__
-    if constexpr (HAS_TILES<Panel>)
-        if (product.tiles) product.by_tiles(static_cast<const Word*>(copy));
-#endif
-    if (!product.tiles) product.by_registers(static_cast<const Word*>(copy));
+    product.multiply(static_cast<const Word*>(copy));
     *result = owner.release();
     return AOTI_TORCH_SUCCESS;
 }

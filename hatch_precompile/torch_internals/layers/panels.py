@@ -2,10 +2,10 @@
 
 oneDNN sets up a product at each call, for 20 to 30 microseconds, and torch does not let anybody keep what it
 sets up. For a token or a sentence, that is a third of a product's time or more. These functions start at
-once, read each weight once, in the order in which it lies in memory, and ask for it before it is needed.
-With AVX-512 the two are about equal at 32 rows. Without it, on Zen 3, these are the faster ones for any
-number: by 10 to 20 % at 512 rows. bfloat16 and int8 are multiplied by the tiles of AMX where the processor
-has them: on Granite Rapids in half of oneDNN's time for 16 rows and, of int8, for 128, too.
+once, read each weight once, in the order in which it lies in memory, and ask for the next ones while they
+multiply. On Granite Rapids they take 0.4 to 0.5 of oneDNN's time for 16 rows, 0.7 to 0.85 for 64, and as long
+for 512, of float32 and of bfloat16, which the tiles of AMX multiply; of int8 0.6, 0.5 and 0.4. Those for AVX2
+are faster than oneDNN's for AVX-512 up to 32 rows, and on Zen 3, which has only that, for any number.
 Seen in torch 2.13.0 (torch/_inductor/graph.py: `_inductor_lowering_function`, as patterns have it).
 """
 
@@ -22,7 +22,7 @@ from hatch_precompile.torch_internals.layers.own_functions import OTHERWISE, cal
 __all__ = [
     "COLUMNS",
     "FEW_ROWS",
-    "FEW_ROWS_OF_TILES",
+    "FEW_ROWS_OF_AVX512",
     "STEPS",
     "WORDS_AT_ONCE",
     "bfloat16_layer",
@@ -34,11 +34,9 @@ __all__ = [
 
 aten = torch.ops.aten
 
-FEW_ROWS = 32
-"""At that many, the two were about equal on Zen 4; at 64, oneDNN was as fast or faster."""
-
-FEW_ROWS_OF_TILES = 128
-"""The same of bfloat16, with AMX, on Granite Rapids: at 512, both took as long."""
+FEW_ROWS, FEW_ROWS_OF_AVX512 = 32, 128
+"""As many as our functions are worth it for where the processor has AVX-512: those for AVX2, and those for
+AVX-512, at twice as many of which both were about equal."""
 
 COLUMNS = 16
 """That one vector of AVX-512 has, or two of AVX2: a panel."""
