@@ -98,6 +98,7 @@ BUDGETS = (
             ("against ONNX Runtime", 1.0, "wheel_fixed", "onnxruntime", _BESIDE_OTHERS),
             ("against OpenVINO", 1.1, "wheel_fixed", "openvino", _BESIDE_OTHERS),
             ("bfloat16, against OpenVINO's", 1.15, "wheel_medium", "openvino_bfloat16", _TRANSFORMERS),
+            ("of bfloat16, against OpenVINO's", 1.15, "wheel_bfloat16", "openvino_bfloat16", _BESIDE_OTHERS),
             ("int8, against ONNX Runtime's", 1.2, "wheel_int8", "onnxruntime_int8", _TRANSFORMERS),
         )
     ),

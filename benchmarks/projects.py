@@ -13,7 +13,7 @@ from pathlib import Path
 
 from models import ROOT, BenchModel
 from processes import RunError, run_to_log
-from ways import QUANTIZED
+from ways import BFLOAT16, QUANTIZED
 
 __all__ = ["Project", "install_revision"]
 
@@ -39,23 +39,41 @@ variants = ["native"]
 [[tool.hatch.build.hooks.precompile.entrypoints]]
 target = "{target}"
 name = "{package}"
-samples = "{package}.samples:{samples}"
+samples = "{package}.{samples}"
 mode = "no_grad"
 """
 
 
-# A module of a package, where its model is to be quantized.
-QUANTIZING = """\
+# A module of a package whose model is another than that of its source: what makes it, and its samples.
+REMADE = {
+    QUANTIZED: """\
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
 from {module} import {function}
+from {package}.samples import {samples} as samples
 
 
-def quantized():
-    model = {function}()
-    quantize_(model, Int8DynamicActivationInt8WeightConfig())
-    return model
-"""
+def model():
+    made = {function}()
+    quantize_(made, Int8DynamicActivationInt8WeightConfig())
+    return made
+""",
+    BFLOAT16: """\
+import torch
+
+from {module} import {function}
+from {package}.samples import {samples} as of_float32
+
+
+def model():
+    return {function}().bfloat16()
+
+
+def samples():
+    for args, kwargs in of_float32():
+        yield tuple(x.bfloat16() if torch.is_floating_point(x) else x for x in args), kwargs
+""",
+}
 
 
 def install_revision(revision: str, folder: Path) -> None:
@@ -98,10 +116,13 @@ class Project:
         shutil.copytree(PACKAGES / self.model.package, package, ignore=shutil.ignore_patterns("__pycache__"))
         for name, origin in self.model.copied.items():
             shutil.copyfile(origin, package / name)
-        if self.settings.get("instance") == QUANTIZED:
+        remade = self.settings.get("instance")
+        if remade is not None:
             module, _, function = str(self.model.instance).partition(":")
-            text = QUANTIZING.format(module=module, function=function)
-            (package / f"{QUANTIZED}.py").write_text(text)
+            text = REMADE[remade].format(
+                package=self.model.package, module=module, function=function, samples=self.model.samples
+            )
+            (package / f"{remade}.py").write_text(text)
         (self.source / "pyproject.toml").write_text(self._pyproject())
         # As pip does for what it installs; it must not depend on PYTHONDONTWRITEBYTECODE.
         compileall.compile_dir(package, quiet=1)
@@ -132,15 +153,16 @@ class Project:
     def _pyproject(self) -> str:
         torch = version("torch").partition("+")[0]
         requires = (f"torch=={torch}", *self.model.requires)
+        remade = self.settings.get("instance")
         text = PYPROJECT.format(
             torch=torch,
             name=self.model.package.replace("_", "-"),
             package=self.model.package,
             target=self.model.target,
-            samples=self.model.samples,
+            samples=f"{remade}:samples" if remade else f"samples:{self.model.samples}",
             dependencies=", ".join(f'"{requirement}"' for requirement in requires),
         )
         more = {**({"instance": self.model.instance} if self.model.instance else {}), **self.settings}
-        if more.get("instance") == QUANTIZED:
-            more["instance"] = f"{self.model.package}.{QUANTIZED}:{QUANTIZED}"
+        if remade is not None:
+            more["instance"] = f"{self.model.package}.{remade}:model"
         return text + "".join(f'{key} = "{value}"\n' for key, value in more.items())

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BEFORE", "QUANTIZED", "WAYS", "Call", "Job", "Way"]
+__all__ = ["BEFORE", "BFLOAT16", "QUANTIZED", "WAYS", "Call", "Job", "Way"]
 
 BEFORE = "wheel_before"
 """The way that another revision of this project is measured as; only where one is named."""
 
 QUANTIZED = "quantized"
 """In the place of an entrypoint's instance: its model, quantized by torchao."""
+
+BFLOAT16 = "in_bfloat16"
+"""The same: its model in bfloat16, and what it is called with."""
 
 Call = Callable[[], object]
 
@@ -152,12 +155,19 @@ def _max_autotune(job: Job) -> Call:
     return lambda: compiled(*job.args, **job.kwargs)
 
 
-def _bfloat16(job: Job) -> Call:
+def _in_bfloat16(job: Job) -> Job:
     import torch
 
-    job.model.bfloat16()
     whole = [value.bfloat16() if torch.is_floating_point(value) else value for value in job.args]
-    return _freezing(Job(job.model, tuple(whole), job.kwargs, job.work))
+    return Job(job.model.bfloat16(), tuple(whole), job.kwargs, job.work)
+
+
+def _bfloat16(job: Job) -> Call:
+    return _eager(_in_bfloat16(job))
+
+
+def _bfloat16_frozen(job: Job) -> Call:
+    return _freezing(_in_bfloat16(job))
 
 
 def _quantized(job: Job) -> Call:
@@ -252,7 +262,7 @@ WAYS: dict[str, Way] = {
     # Frozen graphs are not cached.
     "freezing": Way("torch.compile, freezing", _freezing, heavy=True),
     "max_autotune": Way("torch.compile, freezing, max-autotune", _max_autotune, heavy=True),
-    "freezing_bfloat16": Way("torch.compile, freezing, bfloat16", _bfloat16, heavy=True),
+    "freezing_bfloat16": Way("torch.compile, freezing, bfloat16", _bfloat16_frozen, heavy=True),
     "torchao": Way("torch.compile, quantized by torchao", _quantized_and_compiled, heavy=True),
     "onnxruntime": Way("ONNX Runtime", _onnxruntime, _export_to_onnx, compiler=False, without_torch=True),
     "onnxruntime_int8": Way(
@@ -275,6 +285,12 @@ WAYS: dict[str, Way] = {
         _eager,
         compiler=False,
         settings={"weights": "fixed", "float32-matmul-precision": "medium"},
+    ),
+    "wheel_bfloat16": Way(
+        "precompiled wheel, fixed weights, the model in bfloat16",
+        _bfloat16,
+        compiler=False,
+        settings={"weights": "fixed", "instance": BFLOAT16},
     ),
     "wheel_int8": Way(
         "precompiled wheel, fixed weights, quantized by torchao",

@@ -147,6 +147,7 @@ class _InnerCompile:
             if fixed:
                 packing = Packing(
                     has_bfloat16=variant.has_bfloat16,
+                    all_have_bfloat16=all(each.has_bfloat16 for each in self.variants),
                     has_fma=variant.has_fma,
                     has_avx512=variant.has_avx512,
                     has_vnni=variant.has_vnni,

@@ -11,7 +11,7 @@ import numpy
 import torch
 from torch import nn
 from torch.nn import functional
-from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, IntxWeightOnlyConfig, quantize_
 
 from differential.harness import HeldFrame, hold
 
@@ -114,15 +114,17 @@ class Quantized(nn.Module):
 
 
 class OfIntegers(nn.Module):
-    """Quantized by torchao, whose tensors say what they are by attributes."""
+    """Quantized by torchao, whose tensors say what they are by attributes: some of one class may be missing,
+    none of the other."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.linear = nn.Linear(8, 8)
-        quantize_(self, Int8DynamicActivationInt8WeightConfig())
+        self.linear, self.other = nn.Linear(8, 8), nn.Linear(8, 32)
+        quantize_(self.linear, Int8DynamicActivationInt8WeightConfig())
+        quantize_(self.other, IntxWeightOnlyConfig())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear(x)
+        return self.other(self.linear(x))
 
 
 def of_a_subclass(x: torch.Tensor) -> torch.Tensor:

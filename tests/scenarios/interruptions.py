@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -132,19 +134,52 @@ def forks_inside_the_loading(times: int) -> list[int]:
     for _ in range(times):
         parent = os.fork()
         if parent == 0:
-            os._exit(_fork_inside(inside))
+            os._exit(_fork_inside(inside, scaled))
         codes.append(os.waitpid(parent, 0)[1])
     return codes
 
 
-def _fork_inside(inside: threading.Event) -> int:
-    thread = threading.Thread(target=lambda: core.scaled(X))
+def forks_inside_the_import_of_an_explanation(times: int) -> list[int]:
+    """The same of children that explain a call, forked while a thread of their parent was about to."""
+    inside = threading.Event()
+
+    class Slow:
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+            if name == "lab._precompiled.explanation":
+                inside.set()
+                time.sleep(0.01)
+
+    finder: Any = Slow
+    sys.meta_path.insert(0, finder)
+    core.scaled(X)
+    codes = []
+    for _ in range(times):
+        parent = os.fork()
+        if parent == 0:
+            os._exit(_fork_inside(inside, explained))
+        codes.append(os.waitpid(parent, 0)[1])
+    return codes
+
+
+def scaled() -> bool:
+    return bool(core.scaled(X).tolist() == [0, 2, 4, 6])
+
+
+def explained() -> bool:
+    from lab import _precompiled
+
+    return any(each["hit"] for each in _precompiled.explain("scaled", X))
+
+
+def _fork_inside(inside: threading.Event, call: Callable[[], bool]) -> int:
+    thread = threading.Thread(target=call)
     thread.start()
     inside.wait()
     child = os.fork()
     if child == 0:
         with torch.no_grad():
-            os._exit(0 if core.scaled(X).tolist() == [0, 2, 4, 6] else 1)
+            os._exit(0 if call() else 1)
     code = _exit_code(child, within=20)
     thread.join()
     return code

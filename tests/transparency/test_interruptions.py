@@ -37,6 +37,10 @@ class TestForks:
         codes = lab.play("interruptions.forks_inside_the_loading", times=20 * TIMES)
         assert codes == [0] * 20 * TIMES
 
+    def test_a_fork_while_another_thread_imports_what_explains(self, lab: Site) -> None:
+        codes = lab.play("interruptions.forks_inside_the_import_of_an_explanation", times=5 * TIMES)
+        assert codes == [0] * 5 * TIMES
+
     def test_a_module_imported_by_the_loading_may_call_the_entrypoint(self, lab: Site) -> None:
         seen = lab.play("interruptions.a_module_that_calls_while_it_is_imported")
         assert seen["calls"] == ["begun", [0, 2, 4, 6]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from collections.abc import Sequence
@@ -203,6 +204,31 @@ def test_a_model_that_is_bfloat16_has_its_weights_packed(
     for one, other in zip(found.answer, eager(model, x), strict=True):
         assert one.dtype == torch.bfloat16
         assert apart(one.float(), other.float()) < 1e-2
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_so_have_its_convolutions_with_their_norms_folded(
+    capfd: pytest.CaptureFixture[str], *, bias: bool
+) -> None:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(16)
+    for each in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+        assert each is not None
+        each.data.uniform_(0.5, 2)
+    model = (
+        nn.Sequential(nn.Conv2d(8, 16, 3, bias=bias), norm, nn.ReLU(), nn.Conv2d(16, 8, 3)).eval().bfloat16()
+    )
+    x = torch.randn(4, 8, 32, 32, dtype=torch.bfloat16)
+    found = Compiled(capfd, model, x, precision="highest")
+    assert found.steps["with"].count("mkldnn._reorder_convolution_weight.default") == 2
+    assert "aten.sqrt.default" in found.steps["with"]
+    assert found.answer.dtype == torch.bfloat16
+    exact = eager(copy.deepcopy(model).float(), x.float())
+    assert apart(found.answer.float(), exact) < 1e-2
+    assert apart(found.answer.float(), eager(model, x).float()) < 1e-2
+    # What one variant packs and another does not would have other strides.
+    others = Compiled(capfd, model, x, precision="highest", variants=(WITH, WITHOUT)).steps
+    assert "mkldnn._reorder_convolution_weight.default" not in others["with"]
 
 
 def test_gradients_are_multiplied_so_too(capfd: pytest.CaptureFixture[str]) -> None:

@@ -32,13 +32,15 @@ _WORTH_PANELS = 1 << 14
 class Packing:
     """What the processors have that a graph is compiled for, all of them, and how it multiplies.
 
-    has_bfloat16: whether layers of bfloat16 are packed; has_fma: whether those of a few rows are ours;
-    has_avx512: whether those of many rows are not; has_vnni: whether int8 is multiplied as it is; has_tiles:
-    whether AMX multiplies int8, of any number of rows; narrow: whether layers of float32 become such of
-    bfloat16
+    has_bfloat16: whether layers of bfloat16 are packed; all_have_bfloat16: whether convolutions are, too:
+    their results get other strides, which must be the same for all variants of a graph; has_fma: whether
+    layers of a few rows are ours; has_avx512: whether those of many rows are not; has_vnni: whether int8 is
+    multiplied as it is; has_tiles: whether AMX multiplies int8, of any number of rows; narrow: whether
+    layers of float32 become such of bfloat16
     """
 
     has_bfloat16: bool = False
+    all_have_bfloat16: bool = False
     has_fma: bool = False
     has_avx512: bool = False
     has_vnni: bool = False
@@ -76,7 +78,9 @@ def pack_layers(graph: Any, fixed: set[Any], packing: Packing) -> None:
     _join_layers(graph, fixed, packing)
     for node in list(graph.nodes):
         if node.target is aten.convolution.default:
-            _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
+            dtypes = {each.meta["val"].dtype for each in node.args[:2]}
+            if dtypes == {torch.float32} or (packing.all_have_bfloat16 and dtypes == {torch.bfloat16}):
+                _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
         elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
             _pack_linear(graph, node, fixed, packing)
         elif node.target is aten._int_mm.default:
@@ -294,18 +298,16 @@ _AFFINE = (aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor)
 
 
 def _with_norm_folded(graph: Any, conv: Any, fixed: set[Any]) -> Any:
-    """A convolution whose weights have taken in what is multiplied with its channels, or added to them."""
+    """A convolution whose weights have taken in what is multiplied with its channels, or added to them. After
+    one of bfloat16 that is done in float32, and cast back."""
     weight, bias, transposed = conv.args[1], conv.args[2], conv.args[6]
     if transposed or not all(each is None or depends_on(each, fixed) for each in (weight, bias)):
         return conv
     if depends_on(conv.args[0], fixed):
         return conv
-    channels = weight.meta["val"].shape[0]
+    channels, dtype = weight.meta["val"].shape[0], weight.meta["val"].dtype
     last, found = conv, []
-    while len(last.users) == 1:
-        user = next(iter(last.users))
-        if user.target not in _AFFINE or user.kwargs:
-            break
+    while (user := _only_user(last)) is not None and user.target in _AFFINE and not user.kwargs:
         one, other = user.args
         if other is last and user.target in _AFFINE[:2]:
             one, other = other, one
@@ -315,9 +317,17 @@ def _with_norm_folded(graph: Any, conv: Any, fixed: set[Any]) -> Any:
             break
         found.append((user.target, other))
         last = user
+    if found and last.meta["val"].dtype != dtype:
+        last = _only_user(last)
+        if last is None or last.target is not CAST or last.args[1] != dtype:
+            return conv
     if not found:
         return conv
     with graph.inserting_before(last):
+        weight, bias = (
+            added(graph, CAST, each, torch.float32) if each is not None and dtype != torch.float32 else each
+            for each in (weight, bias)
+        )
         for target, other in found:
             flat = added(graph, aten.reshape.default, other, [channels])
             if target in (aten.mul.Tensor, aten.div.Tensor):
@@ -328,6 +338,10 @@ def _with_norm_folded(graph: Any, conv: Any, fixed: set[Any]) -> Any:
                 bias = added(graph, target, bias, flat)
             else:
                 bias = flat if target is aten.add.Tensor else added(graph, aten.neg.default, flat)
+        weight, bias = (
+            added(graph, CAST, each, dtype) if each is not None and each.meta["val"].dtype != dtype else each
+            for each in (weight, bias)
+        )
         folded = graph.call_function(conv.target, (conv.args[0], weight, bias, *conv.args[3:]))
         folded.meta.update(last.meta)
     last.replace_all_uses_with(folded)
@@ -338,11 +352,16 @@ def _with_norm_folded(graph: Any, conv: Any, fixed: set[Any]) -> Any:
     return folded
 
 
+def _only_user(node: Any) -> Any:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
 def _is_one_per_channel(value: Any, result: Any, channels: int) -> bool:
-    """Whether a tensor has one number for each channel of a convolution's result, which has its dtype."""
+    """Whether a tensor has one number for each channel of a convolution's result."""
     spatial = result.dim() - 2
     shapes = ([channels] + [1] * spatial, [1, channels] + [1] * spatial)
-    return value.dtype == result.dtype == torch.float32 and list(value.shape) in shapes
+    dtypes = {torch.float32} if result.dtype == torch.float32 else {torch.float32, torch.bfloat16}
+    return value.dtype in dtypes and result.dtype in dtypes and list(value.shape) in shapes
 
 
 def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
@@ -352,9 +371,9 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
         return
     if depends_on(x, fixed):
         return
-    if value.dtype != torch.float32 or base.dtype != torch.float32 or min(*base.shape, *value.shape) < 1:
+    if min(*base.shape, *value.shape) < 1:
         return
-    if bias is not None and bias.meta["val"].dtype != torch.float32:
+    if bias is not None and bias.meta["val"].dtype != base.dtype:
         return
     with graph.inserting_before(node):
         how = (padding, stride, dilation, groups)

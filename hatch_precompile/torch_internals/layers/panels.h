@@ -670,36 +670,30 @@ AOTITorchError layer(AtenTensorHandle input, AtenTensorHandle weight, AtenTensor
     }
     return panels::layer<panels::Floats>(input, weight, bias, n, aoti_torch_dtype_float32(), result);
 }
-// input: (m, k) of int8 or uint8, contiguous; weight: (panels, words, 16, 2) of int8; result: int32
-[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_pairs(
-        AtenTensorHandle input, AtenTensorHandle weight, int64_t n, AtenTensorHandle* result) {
-    int32_t dtype;
-    if (auto error = aoti_torch_get_dtype(input, &dtype)) return error;
-    const int32_t sums = aoti_torch_dtype_int32();
-    if (dtype == aoti_torch_dtype_int8())
-        return panels::layer<panels::Pairs<int8_t>>(input, weight, nullptr, n, sums, result);
-    return panels::layer<panels::Pairs<uint8_t>>(input, weight, nullptr, n, sums, result);
-}
+// One for each kind of input: what is not called is not compiled. input: (m, k), contiguous
+#define PRECOMPILED_PANELS_OF_INTEGERS(NAME, PANEL) \
+    [[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_##NAME( \
+            AtenTensorHandle input, AtenTensorHandle weight, int64_t n, AtenTensorHandle* result) { \
+        return panels::layer<panels::PANEL>(input, weight, nullptr, n, aoti_torch_dtype_int32(), result); \
+    }
+// weight: (panels, words, 16, 2) of int8; result: int32
+PRECOMPILED_PANELS_OF_INTEGERS(int8_by_2, Pairs<int8_t>)
+PRECOMPILED_PANELS_OF_INTEGERS(uint8_by_2, Pairs<uint8_t>)
 #ifdef __AVX512BW__
-// input: (m, k) of int8 or uint8, contiguous; weight: (panels, words, 16, 4) of int8; result: int32
-[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_int8(
-        AtenTensorHandle input, AtenTensorHandle weight, int64_t n, AtenTensorHandle* result) {
-    int32_t dtype;
-    if (auto error = aoti_torch_get_dtype(input, &dtype)) return error;
-    const int32_t sums = aoti_torch_dtype_int32();
-    if (dtype == aoti_torch_dtype_int8())
-        return panels::layer<panels::Integers<int8_t>>(input, weight, nullptr, n, sums, result);
-    return panels::layer<panels::Integers<uint8_t>>(input, weight, nullptr, n, sums, result);
-}
-// input: (m, k) of float32 or bfloat16, contiguous; weight: (panels, words, 16, 2) of bfloat16; bias: (n), as
-// input, or null; result: as input
-[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_bfloat16(
+// weight: (panels, words, 16, 4) of int8; result: int32
+PRECOMPILED_PANELS_OF_INTEGERS(int8_by_4, Integers<int8_t>)
+PRECOMPILED_PANELS_OF_INTEGERS(uint8_by_4, Integers<uint8_t>)
+// weight: (panels, words, 16, 2) of bfloat16; bias: (n), as input, or null; result: as input
+[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_float32_by_2(
         AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, int64_t n,
         AtenTensorHandle* result) {
-    int32_t dtype;
-    if (auto error = aoti_torch_get_dtype(input, &dtype)) return error;
-    if (dtype == aoti_torch_dtype_float32())
-        return panels::layer<panels::Halves<float>>(input, weight, bias, n, dtype, result);
+    const int32_t dtype = aoti_torch_dtype_float32();
+    return panels::layer<panels::Halves<float>>(input, weight, bias, n, dtype, result);
+}
+[[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_panels_bfloat16_by_2(
+        AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, int64_t n,
+        AtenTensorHandle* result) {
+    const int32_t dtype = aoti_torch_dtype_bfloat16();
     return panels::layer<panels::Halves<panels::BFloat16>>(input, weight, bias, n, dtype, result);
 }
 #endif

@@ -100,7 +100,7 @@ def bfloat16_layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
         return _lowered(aten.add, _cast(_lowered(aten.mm, *factors), dtype), bias, overload="Tensor")
     given = [x, weight] if bias is None else [x, weight, bias]
     constants = (n,) if bias is not None else (None, n)
-    return call_of(_FUNCTIONS, "aoti_torch_cpu_precompiled_panels_bfloat16", given, constants, n, dtype)
+    return call_of(_FUNCTIONS, _name_for(x, weight), given, constants, n, dtype)
 
 
 def int8_layer(x: Any, weight: Any, n: int) -> Any:
@@ -110,9 +110,7 @@ def int8_layer(x: Any, weight: Any, n: int) -> Any:
         return x.new_empty(x.shape[0], n, dtype=torch.int32)
     if not _calls_c_functions():
         return _lowered(aten._int_mm, x, _unpacked(weight, [0, 2, 1, 3], n, x.get_size()[1]))
-    kind = {2: "pairs", 4: "int8"}[int(weight.get_size()[-1])]
-    name = f"aoti_torch_cpu_precompiled_panels_{kind}"
-    return call_of(_FUNCTIONS, name, [x, weight], (n,), n, torch.int32)
+    return call_of(_FUNCTIONS, _name_for(x, weight), [x, weight], (n,), n, torch.int32)
 
 
 def _lowers_itself(target: Callable[..., Any]) -> None:
@@ -121,6 +119,12 @@ def _lowers_itself(target: Callable[..., Any]) -> None:
 
 for _target in (in_panels, packed_here, layer, bfloat16_layer, int8_layer):
     _lowers_itself(_target)
+
+
+def _name_for(x: Any, weight: Any) -> str:
+    """The function for rows of such numbers, so many to a word."""
+    kind = str(x.get_dtype()).removeprefix("torch.")
+    return f"aoti_torch_cpu_precompiled_panels_{kind}_by_{int(weight.get_size()[-1])}"
 
 
 def _calls_c_functions() -> bool:
