@@ -182,7 +182,7 @@ def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtyp
     if name == "native" and not of.has_vnni:
         pytest.skip("one of the others is the same")
     torch.manual_seed(0)
-    counts = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS, *([33, 70, FEW_ROWS_OF_AVX512] if of.has_avx512 else [])]
+    counts = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS, *([33, 70, FEW_ROWS_OF_AVX512] if of.has_vnni else [])]
     counts += [200] if of.has_tiles else []
     least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
     model = Integers(inner, outer)

@@ -59,7 +59,9 @@ class Packing:
         """Whether layers of this input are for our own functions."""
         dtype = x.meta["val"].dtype
         if dtype in (torch.uint8, torch.int8):
-            return self.has_fma and (self.has_tiles or _rows(x) <= self.few_rows)
+            # Without VNNI by 16-bit numbers, and the processor may have it all the same.
+            few = self.few_rows if self.has_vnni else panels.FEW_ROWS
+            return self.has_fma and (self.has_tiles or _rows(x) <= few)
         if dtype == torch.bfloat16 or self.narrow:
             return self.has_bfloat16 and _rows(x) <= self.few_rows
         return self.has_fma and (not self.has_avx512 or _rows(x) <= self.few_rows)
