@@ -20,6 +20,8 @@ _BENCHMARKS = {"get_args", "benchmark_compiled_module"}
 
 # Torch 2.15 looks at what an operator returns with a function of inductor's.
 _CHECK = "assert_tensor_metadata"
+# The last argument of these is inductor's name for the operation whose result they look at.
+_CHECKS = {_CHECK, "assert_size_stride", "assert_alignment"}
 _CHECKED = """
 if {0} is not None:
     assert {0}.dtype == {3}, {4}
@@ -71,8 +73,12 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == _CHECK:
-            return ast.parse(_CHECKED.format(*map(ast.unparse, call.args))).body[0]
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _CHECKS:
+            *arguments, words = call.args
+            if isinstance(words, ast.Constant) and isinstance(words.value, str):
+                call.args = [*arguments, ast.Constant(_without_addresses(words.value))]
+            if call.func.id == _CHECK:
+                return ast.parse(_CHECKED.format(*map(ast.unparse, call.args))).body[0]
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -85,12 +91,6 @@ class _Rewrite(ast.NodeTransformer):
         self.kernels += 1
         return ast.Subscript(ast.Name("kernels", ast.Load()), ast.Constant(self.kernels - 1), ast.Load())
 
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        """Inductor's words for an operation may have a function in them, and where it was in this process."""
-        if isinstance(node.value, str):
-            node.value = re.sub(r" at 0x[0-9a-f]+", "", node.value)
-        return node
-
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if not _is_attribute_of(node, "extern_kernels"):
             return self.generic_visit(node)
@@ -98,6 +98,11 @@ class _Rewrite(ast.NodeTransformer):
         if getattr(torch, node.attr, None) is not function:
             raise NotPortable(f"extern_kernels.{node.attr}")
         return ast.Attribute(ast.Name("torch", ast.Load()), node.attr, ast.Load())
+
+
+def _without_addresses(words: str) -> str:
+    """A name for an operation may have a function in it, and where that was in the process that builds."""
+    return re.sub(r" at 0x[0-9a-f]+", "", words)
 
 
 def _is_attribute_of(node: ast.expr, name: str) -> TypeGuard[ast.Attribute]:

@@ -129,12 +129,24 @@ def test_what_would_be_inductors_is_named(before: str, after: str, name: str) ->
         portable_wrapper(HEADER + KERNELS + CALL.replace(before, after), EXTERN)
 
 
-def test_words_for_an_operation_are_no_need_of_inductor_and_the_same_in_each_build() -> None:
+@pytest.mark.parametrize("check", ["assert_size_stride", "assert_alignment", "assert_tensor_metadata"])
+def test_words_for_an_operation_are_no_need_of_inductor_and_the_same_in_each_build(check: str) -> None:
     words = "torch._inductor.fx_passes.partial(<function fn at 0x7fd150f2e480>, Match(...))"
-    call = CALL.replace("aten.sum.default(z)", f"print(z, {words!r})")
+    call = CALL.replace(
+        "        return (region",
+        f"        {check}(z, (2, 2), (2, 1), z.dtype, {words!r})\n        return (region",
+    )
     assert call != CALL
     source = portable_wrapper(HEADER + KERNELS + call, EXTERN)
     assert repr(words.replace(" at 0x7fd150f2e480", "")) in source
+    assert "0x7fd150f2e480" not in source
+
+
+def test_what_a_graph_gives_to_an_operator_stays_as_it_is() -> None:
+    words = "look at 0x1f"
+    call = CALL.replace("aten.sum.default(z)", f"torch.ops.mine.say.default(z, {words!r})")
+    assert call != CALL
+    assert repr(words) in portable_wrapper(HEADER + KERNELS + call, EXTERN)
 
 
 def test_a_kernel_that_is_not_for_a_cpu_is_named() -> None:
