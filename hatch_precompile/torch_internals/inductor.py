@@ -145,15 +145,8 @@ class _InnerCompile:
             taken, its_settings = inputs, settings
             narrow = self.narrow and variant.has_bfloat16
             if fixed:
-                packing = Packing(
-                    has_bfloat16=variant.has_bfloat16,
-                    all_have_bfloat16=all(each.has_bfloat16 for each in self.variants),
-                    has_fma=variant.has_fma,
-                    has_avx512=variant.has_avx512,
-                    has_vnni=variant.has_vnni,
-                    has_tiles=variant.has_tiles,
-                    narrow=narrow,
-                )
+                everywhere = all(each.has_bfloat16 for each in self.variants)
+                packing = Packing(variant, everywhere, narrow)
                 separated = separate(given, inputs, settings.get("static_input_idxs", ()), packing)
                 if separated is not None:
                     taken, part.plans[variant.name] = separated

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.layers import panels
 from hatch_precompile.torch_internals.layers.precision import narrowed
 from hatch_precompile.torch_internals.layers.steps import CAST, added, depends_on, is_dense, returned
@@ -30,41 +31,39 @@ _WORTH_PANELS = 1 << 14
 
 @dataclass(frozen=True)
 class Packing:
-    """What the processors have that a graph is compiled for, all of them, and how it multiplies.
+    """How a graph's layers multiply on the processors that a variant is for.
 
-    has_bfloat16: whether layers of bfloat16 are packed; all_have_bfloat16: whether convolutions are, too:
-    their results get other strides, which must be the same for all variants of a graph; has_fma: whether
-    layers of a few rows are ours; has_avx512: whether those of many rows are not; has_vnni: whether int8 is
-    multiplied as it is; has_tiles: whether AMX multiplies int8, of any number of rows; narrow: whether
-    layers of float32 become such of bfloat16
+    everywhere: whether all variants of the graph have bfloat16, and so pack its convolutions: their results
+    get other strides, which variants share; narrow: whether layers of float32 become such of bfloat16
     """
 
-    has_bfloat16: bool = False
-    all_have_bfloat16: bool = False
-    has_fma: bool = False
-    has_avx512: bool = False
-    has_vnni: bool = False
-    has_tiles: bool = False
-    narrow: bool = False
+    variant: Variant
+    everywhere: bool
+    narrow: bool
 
     @property
     def few_rows(self) -> int:
         """Up to which layers are ours on a processor with AVX-512."""
-        return panels.FEW_ROWS_OF_AVX512 if self.has_avx512 else panels.FEW_ROWS
+        return panels.FEW_ROWS_OF_AVX512 if self.variant.has_avx512 else panels.FEW_ROWS
 
     def takes(self, *dtypes: torch.dtype) -> bool:
-        return set(dtypes) == {torch.float32} or (self.has_bfloat16 and set(dtypes) == {torch.bfloat16})
+        """Whether layers of these are packed."""
+        kind = set(dtypes)
+        return kind == {torch.float32} or (kind == {torch.bfloat16} and self.variant.has_bfloat16)
+
+    def takes_convolution(self, *dtypes: torch.dtype) -> bool:
+        return self.takes(*dtypes) and (self.everywhere or torch.bfloat16 not in dtypes)
 
     def is_ours(self, x: Any) -> bool:
         """Whether layers of this input are for our own functions."""
-        dtype = x.meta["val"].dtype
+        dtype, rows = x.meta["val"].dtype, _rows(x)
         if dtype in (torch.uint8, torch.int8):
             # Without VNNI by 16-bit numbers, and the processor may have it all the same.
-            few = self.few_rows if self.has_vnni else panels.FEW_ROWS
-            return self.has_fma and (self.has_tiles or _rows(x) <= few)
+            few = self.few_rows if self.variant.has_vnni else panels.FEW_ROWS
+            return self.variant.has_fma and (self.variant.has_tiles or rows <= few)
         if dtype == torch.bfloat16 or self.narrow:
-            return self.has_bfloat16 and _rows(x) <= self.few_rows
-        return self.has_fma and (not self.has_avx512 or _rows(x) <= self.few_rows)
+            return self.variant.has_bfloat16 and rows <= self.few_rows
+        return self.variant.has_fma and (not self.variant.has_avx512 or rows <= self.few_rows)
 
     def is_worth(self, x: Any, *weights: Any) -> bool:
         """Whether packing them makes up for what it costs at each call."""
@@ -80,8 +79,7 @@ def pack_layers(graph: Any, fixed: set[Any], packing: Packing) -> None:
     _join_layers(graph, fixed, packing)
     for node in list(graph.nodes):
         if node.target is aten.convolution.default:
-            dtypes = {each.meta["val"].dtype for each in node.args[:2]}
-            if dtypes == {torch.float32} or (packing.all_have_bfloat16 and dtypes == {torch.bfloat16}):
+            if packing.takes_convolution(*(each.meta["val"].dtype for each in node.args[:2])):
                 _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
         elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
             _pack_linear(graph, node, fixed, packing)
@@ -149,7 +147,7 @@ def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None
     if base.dtype != torch.int8 or not base.is_contiguous() or min(base.shape) < 1:
         return
     with graph.inserting_before(node):
-        if packing.has_vnni:
+        if packing.variant.has_vnni:
             packed = _in_words(graph, weight, 4, panels.WORDS_AT_ONCE)
         else:
             packed = _in_words(graph, weight, 2, 1)
