@@ -130,13 +130,7 @@ def forks_inside_the_loading(times: int) -> list[int]:
         return own_read(self, name)
 
     bundle.Bundle.read = slow_read
-    codes = []
-    for _ in range(times):
-        parent = os.fork()
-        if parent == 0:
-            os._exit(_fork_inside(inside, scaled))
-        codes.append(os.waitpid(parent, 0)[1])
-    return codes
+    return [_in_a_process(lambda: _fork_inside(inside, scaled)) for _ in range(times)]
 
 
 def forks_inside_the_import_of_an_explanation(times: int) -> list[int]:
@@ -153,13 +147,7 @@ def forks_inside_the_import_of_an_explanation(times: int) -> list[int]:
     finder: Any = Slow
     sys.meta_path.insert(0, finder)
     core.scaled(X)
-    codes = []
-    for _ in range(times):
-        parent = os.fork()
-        if parent == 0:
-            os._exit(_fork_inside(inside, explained))
-        codes.append(os.waitpid(parent, 0)[1])
-    return codes
+    return [_in_a_process(lambda: _fork_inside(inside, explained)) for _ in range(times)]
 
 
 def scaled() -> bool:
@@ -170,6 +158,14 @@ def explained() -> bool:
     from lab import _precompiled
 
     return any(each["hit"] for each in _precompiled.explain("scaled", X))
+
+
+def _in_a_process(job: Callable[[], int]) -> int:
+    """The exit code of a forked process that does this, which returns it."""
+    child = os.fork()
+    if child == 0:
+        os._exit(job())
+    return os.waitpid(child, 0)[1]
 
 
 def _fork_inside(inside: threading.Event, call: Callable[[], bool]) -> int:
