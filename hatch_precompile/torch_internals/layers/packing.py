@@ -65,19 +65,6 @@ class Packing:
             return self.variant.has_bfloat16 and rows <= self.few_rows
         return self.variant.has_fma and (not self.variant.has_avx512 or rows <= self.few_rows)
 
-    def is_ours_of_pixels(self, x: Any, weight: Any, stride: Any, padding: Any, groups: int) -> bool:
-        """Whether a convolution is: of single pixels, few of them. Of more, oneDNN's, which adds what follows
-        while a result is in its registers, is as fast on all processors."""
-        value, base = x.meta["val"], weight.meta["val"]
-        rows = math.prod(value.shape) // max(value.shape[1], 1) if _is_known(value) else math.inf
-        if value.dim() != 4 or groups != 1 or {*base.shape[2:], *stride} != {1} or set(padding) != {0}:
-            return False
-        if base.numel() < _WORTH_PANELS or rows > panels.FEW_ROWS_OF_AVX512 or not base.is_contiguous():
-            return False
-        if value.dtype == torch.bfloat16:
-            return self.variant.has_bfloat16
-        return self.variant.has_fma
-
     def is_worth(self, x: Any, *weights: Any) -> bool:
         """Whether packing them makes up for what it costs at each call."""
         numel = sum(weight.meta["val"].numel() for weight in weights)
@@ -93,7 +80,7 @@ def pack_layers(graph: Any, fixed: set[Any], packing: Packing) -> None:
     for node in list(graph.nodes):
         if node.target is aten.convolution.default:
             if packing.takes_convolution(*(each.meta["val"].dtype for each in node.args[:2])):
-                _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed, packing)
+                _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
         elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
             _pack_linear(graph, node, fixed, packing)
         elif node.target is aten._int_mm.default:
@@ -104,11 +91,6 @@ def _rows(x: Any) -> float:
     """As many as there may be."""
     rows = x.meta["val"].shape[0]
     return rows if isinstance(rows, int) else math.inf
-
-
-def _is_known(value: torch.Tensor) -> bool:
-    """Whether its sizes are numbers."""
-    return all(isinstance(size, int) for size in value.shape)
 
 
 def _linear(node: Any) -> tuple[Any, Any, Any]:
@@ -138,8 +120,11 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
         if narrow:
             weight = added(graph, CAST, weight, torch.bfloat16)
         if packing.is_ours(x):
-            packed = _in_panels(graph, weight, _rows(x), packing)
-            target = panels.layer if weight.meta["val"].dtype == torch.float32 else panels.bfloat16_layer
+            if weight.meta["val"].dtype == torch.bfloat16:
+                target, packed = panels.bfloat16_layer, _in_words(graph, weight, 2, panels.WORDS_AT_ONCE)
+            else:
+                step = panels.in_panels if _rows(x) <= packing.few_rows else panels.packed_here
+                target, packed = panels.layer, added(graph, step, weight)
             layer = graph.call_function(target, (x, packed, bias, columns))
             layer.meta.update(node.meta)
             _replace(graph, node, layer)
@@ -178,13 +163,6 @@ def _replace(graph: Any, product: Any, layer: Any) -> None:
     graph.erase_node(product)
     if not turned.users:
         graph.erase_node(turned)
-
-
-def _in_panels(graph: Any, weight: Any, rows: float, packing: Packing) -> Any:
-    """Nodes that make panels of a layer's weight, for so many rows."""
-    if weight.meta["val"].dtype == torch.bfloat16:
-        return _in_words(graph, weight, 2, panels.WORDS_AT_ONCE)
-    return added(graph, panels.in_panels if rows <= packing.few_rows else panels.packed_here, weight)
 
 
 def _in_words(graph: Any, weight: Any, items: int, at_once: int) -> Any:
@@ -386,7 +364,7 @@ def _is_one_per_channel(value: Any, result: Any, channels: int) -> bool:
     return value.dtype in dtypes and result.dtype in dtypes and list(value.shape) in shapes
 
 
-def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
+def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
     x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
     value, base = x.meta["val"], weight.meta["val"]
     if transposed or not depends_on(weight, fixed) or not is_dense(value) or value.dim() not in (4, 5):
@@ -397,17 +375,8 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) 
         return
     if bias is not None and bias.meta["val"].dtype != base.dtype:
         return
-    how = (padding, stride, dilation, groups)
     with graph.inserting_before(node):
-        if packing.is_ours_of_pixels(x, weight, stride, padding, groups):
-            n, k = base.shape[:2]
-            flat = added(graph, aten.reshape.default, weight, [n, k])
-            packed = _in_panels(graph, flat, value.numel() // k, packing)
-            layer = graph.call_function(panels.layer_of_pixels, (x, packed, bias, n))
-            layer.meta.update(node.meta)
-            node.replace_all_uses_with(layer)
-            graph.erase_node(node)
-            return
+        how = (padding, stride, dilation, groups)
         packed = graph.call_function(
             mkldnn._reorder_convolution_weight.default, (weight, *how, list(value.shape))
         )

@@ -11,7 +11,6 @@ Seen in torch 2.13.0 (torch/_inductor/graph.py: `_inductor_lowering_function`, a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
@@ -30,7 +29,6 @@ __all__ = [
     "in_panels",
     "int8_layer",
     "layer",
-    "layer_of_pixels",
     "packed_here",
 ]
 
@@ -105,22 +103,6 @@ def bfloat16_layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
     return call_of(_FUNCTIONS, _name_for(x, weight), given, constants, n, dtype)
 
 
-def layer_of_pixels(x: Any, weight: Any, bias: Any, n: int) -> Any:
-    """(b, k, height, width) to (b, n, height, width), both channels last: each pixel is a row of `layer`, or
-    of `bfloat16_layer`, which have the same arguments."""
-    if isinstance(x, torch.Tensor):
-        b, _, *pixels = x.shape
-        return x.new_empty(b, n, *pixels).to(memory_format=torch.channels_last)
-    from torch._inductor.ir import ExternKernel
-
-    b, k, *pixels = x.get_size()
-    last = _lowered(aten.permute, ExternKernel.require_channels_last(x), [0, 2, 3, 1])
-    rows = _lowered(aten.view, last, [math.prod((b, *pixels)), k])
-    of_rows = layer if x.get_dtype() == torch.float32 else bfloat16_layer
-    out = _lowered(aten.view, of_rows(rows, weight, bias, n), [b, *pixels, n])
-    return _lowered(aten.permute, out, [0, 3, 1, 2])
-
-
 def int8_layer(x: Any, weight: Any, n: int) -> Any:
     """(m, k) of uint8 or int8 to (m, n) of int32. weight: (panels, words, 16, items of a word), of int8; four
     items to a word are multiplied by AMX or VNNI."""
@@ -135,7 +117,7 @@ def _lowers_itself(target: Callable[..., Any]) -> None:
     target._inductor_lowering_function = True  # type: ignore[attr-defined]
 
 
-for _target in (in_panels, packed_here, layer, bfloat16_layer, layer_of_pixels, int8_layer):
+for _target in (in_panels, packed_here, layer, bfloat16_layer, int8_layer):
     _lowers_itself(_target)
 
 

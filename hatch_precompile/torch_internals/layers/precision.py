@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from hatch_precompile.torch_internals.layers.panels import bfloat16_layer, int8_layer, layer_of_pixels
+from hatch_precompile.torch_internals.layers.panels import bfloat16_layer, int8_layer
 
 __all__ = ["multiplied_as", "narrow_layers", "narrowed"]
 
@@ -30,7 +30,6 @@ _PRODUCTS = {
     *("mkldnn::_linear_pointwise", "mkldnn::_convolution_pointwise"),
     "aten::_scaled_dot_product_flash_attention_for_cpu",
 }
-_LAYERS = {bfloat16_layer, layer_of_pixels}
 
 
 def multiplied_as(graph: Any) -> str:
@@ -40,10 +39,12 @@ def multiplied_as(graph: Any) -> str:
     for node in graph.nodes:
         if node.target is int8_layer:
             return "int8"
+        if node.target is bfloat16_layer:
+            found = "bfloat16"
         name = node.target._schema.name if isinstance(node.target, torch._ops.OpOverload) else ""
         if name == "aten::_int_mm":
             return "int8"
-        if (name in _PRODUCTS or node.target in _LAYERS) and any(
+        if name in _PRODUCTS and any(
             isinstance(value := each.meta.get("val"), torch.Tensor) and value.dtype is torch.bfloat16
             for each in node.all_input_nodes
         ):
