@@ -33,7 +33,8 @@ __all__ = ["linear_layers_by_processor"]
 _WORTH_IT = 1 << 22
 
 # As torch's own C functions: handles in, the handle of a new tensor out, an error code returned.
-# input: (m, k); weight: (n, k); bias: (n) or null. All are contiguous and float32.
+# input: (m, k); weight: (n, k) or, as it is multiplied, (k, n); bias: (n) or null. All are contiguous and
+# float32.
 _FUNCTION = """
 #include <torch/csrc/inductor/aoti_torch/c/shim_cpu.h>
 namespace {
@@ -42,26 +43,31 @@ namespace {
     (__builtin_cpu_init(), __builtin_cpu_is("intel") || !__builtin_cpu_supports("avx512f"))
 #endif
 [[maybe_unused]] AOTITorchError aoti_torch_cpu_precompiled_linear(
-        AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, AtenTensorHandle* result) {
+        AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, int64_t as_multiplied,
+        AtenTensorHandle* result) {
     static const bool mkl_is_fast = PRECOMPILED_MKL_IS_FAST;
     int64_t *rows, *sizes;
     if (auto error = aoti_torch_get_sizes(input, &rows)) return error;
     if (auto error = aoti_torch_get_sizes(weight, &sizes)) return error;
-    const int64_t m = rows[0], n = sizes[0], k = sizes[1];
-    if (mkl_is_fast == precompiled_otherwise && m >= WORTH_IT / (n * k)) {
+    const int64_t m = rows[0], n = sizes[as_multiplied], k = sizes[!as_multiplied];
+    const bool for_onednn = mkl_is_fast == precompiled_otherwise && m >= WORTH_IT / (n * k);
+    AtenTensorHandle made, turned = weight;
+    RAIIAtenTensorHandle turned_owner;
+    if (for_onednn == as_multiplied) {
+        const int64_t turned_sizes[] = {sizes[1], sizes[0]}, turned_strides[] = {1, sizes[1]};
+        // The offset is what is added to that of the weight, which may be a part of another tensor.
+        if (auto error = aoti_torch__reinterpret_tensor(weight, 2, turned_sizes, turned_strides, 0, &turned))
+            return error;
+        turned_owner = RAIIAtenTensorHandle(turned);
+    }
+    if (for_onednn) {
         const double* no_numbers[] = {nullptr};
         const char* no_word = "";
         return aoti_torch_cpu__linear_pointwise(
-            input, weight, bias ? &bias : nullptr, "none", no_numbers, 0, &no_word, result);
+            input, turned, bias ? &bias : nullptr, "none", no_numbers, 0, &no_word, result);
     }
-    const int64_t turned_sizes[] = {k, n}, turned_strides[] = {1, k};
     const int64_t result_sizes[] = {m, n}, result_strides[] = {n, 1};
     const int32_t dtype = aoti_torch_dtype_float32(), device = aoti_torch_device_type_cpu();
-    AtenTensorHandle turned, made;
-    // The offset is what is added to that of the weight, which may be a part of another tensor.
-    if (auto error = aoti_torch__reinterpret_tensor(weight, 2, turned_sizes, turned_strides, 0, &turned))
-        return error;
-    RAIIAtenTensorHandle turned_owner(turned);
     if (auto error = aoti_torch_empty_strided(2, result_sizes, result_strides, dtype, device, 0, &made))
         return error;
     RAIIAtenTensorHandle owner(made);
@@ -129,9 +135,9 @@ def _mm(otherwise: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fits(x: Any, w: Any) -> bool:
-    """Whether it is a layer for the function: float32, known sizes of a weight that lies as a layer has it,
-    and an input that need not be copied for it."""
-    from torch._inductor import config, ir
+    """Whether it is a layer for the function: float32, known sizes of a weight, and neither that nor the
+    input need be copied for it."""
+    from torch._inductor import config
     from torch._inductor.virtualized import V
 
     if not V.graph.cpp_wrapper or config.max_autotune or config.max_autotune_gemm:
@@ -139,14 +145,17 @@ def _fits(x: Any, w: Any) -> bool:
     if any(each.get_dtype() != torch.float32 or each.get_device().type != "cpu" for each in (x, w)):
         return False
     (m, _), (k, n) = x.get_size(), w.get_size()
-    if not has_known_sizes(w) or (is_number(m) and m * n * k < _WORTH_IT) or not is_turned(w):
+    if not has_known_sizes(w) or (is_number(m) and m * n * k < _WORTH_IT):
         return False
-    return not ir.is_storage_and_layout(x) or _is_contiguous(x)
+    return _is_contiguous(x) and (is_turned(w) or _is_contiguous(w))
 
 
 def _is_contiguous(x: Any) -> bool:
+    """Whether a tensor lies so in memory, or will where it is not there yet."""
     from torch._inductor import ir
 
+    if not ir.is_storage_and_layout(x):
+        return True
     _, layout = ir.as_storage_and_layout(x, freeze=False)
     return not isinstance(layout, ir.FixedLayout) or layout.is_contiguous()
 
@@ -154,8 +163,10 @@ def _is_contiguous(x: Any) -> bool:
 def _linear(x: Any, w: Any, bias: Any) -> Any:
     from torch._inductor.lowering import permute
 
-    given = [x, permute(w, [1, 0])] if bias is None else [x, permute(w, [1, 0]), bias]
-    constants = (None,) if bias is None else ()
+    turned = is_turned(w)
+    weight = permute(w, [1, 0]) if turned else w
+    given = [x, weight] if bias is None else [x, weight, bias]
+    constants = (int(not turned),) if bias is not None else (None, int(not turned))
     columns = w.get_size()[1]
     name = "aoti_torch_cpu_precompiled_linear"
     return call_of(OTHERWISE + _FUNCTION, name, given, constants, columns, torch.float32)
