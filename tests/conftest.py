@@ -20,6 +20,8 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
+from tests.support.headers import compiled_headers, remove_headers, share_headers
+
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
 ZOO = TESTS / "zoo"
@@ -28,6 +30,11 @@ MARK = "::result::"
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if share_headers():
+        config.add_cleanup(remove_headers)
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,7 @@ def _build(
     work.mkdir(parents=True)
     preload()
     config = load(table, default_package=package)
+    headers = headers or compiled_headers()
     built = build_bundle(
         config, source_roots=[sources], work=work, report=report, root=sources, headers=headers
     )

@@ -18,6 +18,7 @@ from hatch_precompile.config import load
 from hatch_precompile.config.cells import Cell, this_cell
 from hatch_precompile.errors import BuildError, CaptureError, ConfigError, Unsupported, VerifyError
 from tests.conftest import preload
+from tests.support.headers import compiled_headers
 
 TORCH = version("torch")
 ROOT = Path(__file__).parents[1] / "broken"
@@ -35,7 +36,7 @@ def build(
     work.mkdir(parents=True)
     report = [].append if said is None else said.append
     preload()
-    return build_bundle(config, source_roots=[ROOT], work=work, report=report)
+    return build_bundle(config, source_roots=[ROOT], work=work, report=report, headers=compiled_headers())
 
 
 @pytest.mark.parametrize(("torch", "said"), [("2.1.0", True), (this_cell(TORCH).torch, False)])

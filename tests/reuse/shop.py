@@ -14,6 +14,7 @@ from hatch_precompile.config import load
 from hatch_precompile.config.cells import Shard, this_cell
 from hatch_precompile.merge.writing import write_wheel
 from tests.conftest import preload
+from tests.support.headers import compiled_headers
 
 SOURCES = Path(__file__).parent / "sources"
 
@@ -90,6 +91,7 @@ def make(
         report=said.append,
         reuse=earlier,
         shard=shard,
+        headers=compiled_headers(),
     )
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(built.directory, folder / "_precompiled", ignore=ignored)

@@ -18,6 +18,7 @@ import torch
 
 from hatch_precompile.runtime import runtime
 from hatch_precompile.verify.other_processors import OtherProcessors
+from tests.support.headers import settings_of_a_build
 
 OPERATORS = "graphs_of_tests._precompiled.graphs"
 
@@ -35,7 +36,7 @@ def save_graph(
     from hatch_precompile.bundle.writer import _placed
     from hatch_precompile.config.variants import Variant
     from hatch_precompile.lower.graphs import write_graph
-    from hatch_precompile.torch_internals import capture_settings, compile_graph
+    from hatch_precompile.torch_internals import compile_graph
 
     graphs: list[Any] = []
     capabilities = {name for name, value in torch.cpu.get_capabilities().items() if value is True}
@@ -47,7 +48,7 @@ def save_graph(
         return compiled if fixed_weights else gm.forward
 
     torch._dynamo.reset()
-    with torch.set_grad_enabled(grad), capture_settings({}, len(inputs)):
+    with torch.set_grad_enabled(grad), settings_of_a_build():
         torch.compile(function, backend=backend, fullgraph=True)(**inputs)
     (graph,) = graphs
     assert not graph.obstacle, graph.obstacle

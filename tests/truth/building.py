@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.headers import compiled_headers
 from tests.truth.catalogue import PACKAGE, SOURCES, Program
 
 __all__ = ["REPOSITORY", "Built", "built", "refresh_runtime"]
@@ -82,7 +83,7 @@ def _build(program: Program, home: Path) -> None:
     work = home / "work"
     work.mkdir()
     try:
-        build_bundle(config, source_roots=[SOURCES], work=work, report=print)
+        build_bundle(config, source_roots=[SOURCES], work=work, report=print, headers=compiled_headers())
         shutil.copytree(work / "site" / PACKAGE / "_precompiled", home / "site" / PACKAGE / "_precompiled")
         shutil.copy(work / "site" / PACKAGE / "__init__.py", home / "site" / PACKAGE)
     except BuildError as error:
