@@ -145,9 +145,8 @@ class _InnerCompile:
             taken, its_settings = inputs, settings
             narrow = self.narrow and variant.has_bfloat16
             if fixed:
-                everywhere = all(each.has_bfloat16 for each in self.variants)
-                packing = Packing(variant, everywhere, narrow)
-                separated = separate(given, inputs, settings.get("static_input_idxs", ()), packing)
+                weights = settings.get("static_input_idxs", ())
+                separated = separate(given, inputs, weights, Packing(variant, narrow))
                 if separated is not None:
                     taken, part.plans[variant.name] = separated
                     its_settings = _settings_after(separated[1], settings)

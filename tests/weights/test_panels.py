@@ -13,9 +13,10 @@ from torch import nn
 from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph, inductor
+from hatch_precompile.torch_internals import CompiledGraph, compile_graph, inductor
 from hatch_precompile.torch_internals.layers.panels import FEW_ROWS, FEW_ROWS_OF_AVX512
 from tests.support.graphs import OPERATORS
+from tests.support.headers import settings_of_a_build
 
 CAPABILITIES = torch.cpu.get_capabilities()
 
@@ -51,7 +52,7 @@ def compiled(
 
     sys.modules[OPERATORS] = runtime("graphs")
     torch._dynamo.reset()
-    with torch.no_grad(), capture_settings({}, 1):
+    with torch.no_grad(), settings_of_a_build():
         torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)
     graph = made[1]
     assert not graph.obstacle
@@ -77,12 +78,24 @@ def products_of_onednn(call: Any, capfd: pytest.CaptureFixture[str]) -> tuple[An
     return answer, [line.split(",")[-2] for line in ran]
 
 
+class Turned(nn.Module):
+    """A layer that keeps its weight as it is multiplied, as GPT-2's do."""
+
+    def __init__(self, inner: int, outer: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(inner, outer) / inner**0.5)
+        self.bias = nn.Parameter(torch.randn(outer)) if bias else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
+
+
 class Rows(nn.Module):
     """The same layers for inputs of several counts of rows."""
 
-    def __init__(self, inner: int, outer: int) -> None:
+    def __init__(self, inner: int, outer: int, kind: type[nn.Linear | Turned] = nn.Linear) -> None:
         super().__init__()
-        self.first, self.second = nn.Linear(inner, outer), nn.Linear(outer, inner, bias=False)
+        self.first, self.second = kind(inner, outer), kind(outer, inner, bias=False)
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         return [self.second(torch.relu(self.first(x))) + x for x in inputs]
@@ -90,20 +103,24 @@ class Rows(nn.Module):
 
 @pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4", "native"])
 # Widths that fill no vector, nor the chunks that a row is read in.
-@pytest.mark.parametrize(("inner", "outer"), [(300, 137), (512, 64), (1027, 33)])
+@pytest.mark.parametrize(
+    ("inner", "outer", "kind"),
+    [(300, 137, nn.Linear), (300, 137, Turned), (512, 64, nn.Linear), (1027, 33, nn.Linear)],
+)
 def test_any_count_of_rows_agrees_and_its_weights_are_packed_once(
-    name: str, inner: int, outer: int, capfd: pytest.CaptureFixture[str]
+    name: str, inner: int, outer: int, kind: type[nn.Linear | Turned], capfd: pytest.CaptureFixture[str]
 ) -> None:
     of = variant(name)
     few = few_rows(of)
     counts = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 29, FEW_ROWS, *([70, few] if few > FEW_ROWS else [])]
     more = [few + 1, 200]
     torch.manual_seed(0)
-    model = Rows(inner, outer)
+    model = Rows(inner, outer, kind)
     inputs = [torch.randn(count, inner) for count in (*counts, *more)]
     call, _, steps = compiled(model, of, *inputs)
     others = "mkldnn._reorder_linear_weight.default" if of.has_avx512 else "packed_here"
-    assert sorted(steps) == sorted(["in_panels", others] * 2)
+    views = ["aten.permute.default"] * 2 if kind is Turned else []
+    assert sorted(steps) == sorted(["in_panels", others] * 2 + views)
     answers, ran = products_of_onednn(call, capfd)
     sizes = [f"mb{m}ic{k}oc{n}" for m in more for k, n in ((inner, outer), (outer, inner))]
     assert sorted(ran) == (sorted(sizes) if CAPABILITIES.get("avx512_f") else [])
@@ -201,9 +218,11 @@ def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtyp
 class Layer(nn.Module):
     """One layer for inputs of several counts of rows."""
 
-    def __init__(self, inner: int, outer: int, *, bias: bool) -> None:
+    def __init__(
+        self, inner: int, outer: int, *, bias: bool, kind: type[nn.Linear | Turned] = nn.Linear
+    ) -> None:
         super().__init__()
-        self.layer = nn.Linear(inner, outer, bias=bias)
+        self.layer = kind(inner, outer, bias=bias)
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         return [self.layer(x) for x in inputs]
@@ -212,9 +231,23 @@ class Layer(nn.Module):
 @pytest.mark.parametrize("name", ["x86-64-v4-bf16", "native"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 # Words and panels that fill no tile, and more words than are copied at once.
-@pytest.mark.parametrize(("inner", "outer", "bias"), [(300, 137, True), (64, 1024, False), (1027, 33, True)])
+@pytest.mark.parametrize(
+    ("inner", "outer", "bias", "kind"),
+    [
+        (300, 137, True, nn.Linear),
+        (300, 137, True, Turned),
+        (64, 1024, False, nn.Linear),
+        (1027, 33, True, nn.Linear),
+    ],
+)
 def test_bfloat16_is_rounded_once_and_summed_in_float32(
-    name: str, dtype: torch.dtype, inner: int, outer: int, bias: bool, capfd: pytest.CaptureFixture[str]
+    name: str,
+    dtype: torch.dtype,
+    inner: int,
+    outer: int,
+    bias: bool,
+    kind: type[nn.Linear | Turned],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     of = variant(name)
     if not of.has_bfloat16:
@@ -222,7 +255,7 @@ def test_bfloat16_is_rounded_once_and_summed_in_float32(
     few = few_rows(of)
     counts = [1, 2, 15, 16, 17, 31, 32, 33, 48, 100, few]
     torch.manual_seed(0)
-    model = Layer(inner, outer, bias=bias).to(dtype)
+    model = Layer(inner, outer, bias=bias, kind=kind).to(dtype)
     inputs = [torch.randn(count, inner, dtype=dtype) for count in counts]
     call, graph, steps = compiled(
         model, of, *inputs, torch.randn(few + 1, inner, dtype=dtype), precision="medium"
@@ -233,8 +266,9 @@ def test_bfloat16_is_rounded_once_and_summed_in_float32(
     assert ran == [f"mb{few + 1}ic{inner}oc{outer}"]
     others = in_the_other_way(call, graph, of)
     weight = model.layer.weight.bfloat16().double()
+    turned = weight if kind is Turned else weight.t()
     for x, answer, other in zip(inputs, answers, others, strict=False):
-        expected = x.bfloat16().double() @ weight.t()
+        expected = x.bfloat16().double() @ turned
         if bias:
             expected += model.layer.bias.double()
         for found in (answer, other):

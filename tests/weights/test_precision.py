@@ -17,10 +17,11 @@ from torch import nn
 from hatch_precompile.bundle.reader import entrypoints_of, find
 from hatch_precompile.config.variants import Variant, _needed
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph
+from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from hatch_precompile.verify.parent import require_hits, run_samples
 from tests.conftest import Site, build_entrypoints
 from tests.support.graphs import OPERATORS
+from tests.support.headers import settings_of_a_build
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
@@ -86,7 +87,7 @@ class Compiled:
         sys.modules[OPERATORS] = runtime("graphs")
         torch._dynamo.reset()
         call = torch.compile(model, backend=backend, fullgraph=True, dynamic=dynamic)
-        with torch.set_grad_enabled(train), capture_settings({}, 1):
+        with torch.set_grad_enabled(train), settings_of_a_build():
             self.answer = call(x)
             capfd.readouterr()
             with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
@@ -226,9 +227,10 @@ def test_so_have_its_convolutions_with_their_norms_folded(
     exact = eager(copy.deepcopy(model).float(), x.float())
     assert apart(found.answer.float(), exact) < 1e-2
     assert apart(found.answer.float(), eager(model, x).float()) < 1e-2
-    # What one variant packs and another does not would have other strides.
+    # What a variant packs has the strides of what another does not.
     others = Compiled(capfd, model, x, precision="highest", variants=(WITH, WITHOUT)).steps
-    assert "mkldnn._reorder_convolution_weight.default" not in others["with"]
+    assert [name in others for name in ("with", "without")] == [True, False]
+    assert others["with"].count("mkldnn._reorder_convolution_weight.default") == 2
 
 
 def test_gradients_are_multiplied_so_too(capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,10 @@ from torch import nn
 
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import CompiledGraph, capture_settings, compile_graph
+from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.layers.steps import depends_on
 from tests.support.graphs import OPERATORS
+from tests.support.headers import settings_of_a_build
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
@@ -113,7 +114,7 @@ def compiled(model: nn.Module, *inputs: torch.Tensor) -> tuple[CompiledGraph, An
 
     sys.modules[OPERATORS] = runtime("graphs")
     torch._dynamo.reset()
-    with torch.no_grad(), capture_settings({}, 1):
+    with torch.no_grad(), settings_of_a_build():
         answer = torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)
     (graph,) = graphs
     assert not graph.obstacle and not graph.why_python
@@ -192,6 +193,48 @@ def test_batch_norms_are_folded_and_what_follows_is_fused(capfd: pytest.CaptureF
         torch.testing.assert_close(answer, model(x))
 
 
+class Features(nn.Module):
+    """Returns what convolutions give: one as it is and in parts, others seen in other ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(8, 16, 3, padding=1), nn.Conv2d(16, 16, 3, stride=2)
+        self.third = nn.Conv2d(16, 1, 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first = F.relu(self.first(x))
+        second = self.second(first)
+        third = self.third(second)
+        windows = torch.as_strided(self.second(first + 1), (16, 3), (4, 1))
+        return (
+            *(first, first[:, 2:5], first.flatten(2).transpose(1, 2)),
+            *(second.permute(0, 2, 3, 1), F.relu(second), second[0].squeeze(1)),
+            *(third.squeeze(1), third.flatten(1), windows, x, x.transpose(1, 2), third.sum()),
+            *(self.second(first + 2)[:, 3:7], *self.second(first + 3).split(8, 1)),
+        )
+
+
+@pytest.mark.parametrize("dynamic", [(), (0,), (0, 2, 3)])
+def test_what_convolutions_give_lies_in_memory_as_in_eager_code(dynamic: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    model, x = Features(), torch.randn(2, 8, 9, 12)
+    for dimension in dynamic:
+        torch._dynamo.mark_dynamic(x, dimension)
+    _, answer, steps = compiled(model, x)
+    assert steps.count("mkldnn._reorder_convolution_weight.default") == 3
+    with torch.no_grad():
+        expected = model(x)
+    torch.testing.assert_close(answer, expected)
+    assert [part.stride() for part in answer] == [part.stride() for part in expected]
+    assert [part.storage_offset() for part in answer] == [part.storage_offset() for part in expected]
+
+    def shared(parts: tuple[torch.Tensor, ...]) -> list[bool]:
+        places = [part.untyped_storage().data_ptr() for part in parts]
+        return [one == other for one in places for other in places]
+
+    assert shared(answer) == shared(expected)
+
+
 class Returning(nn.Module):
     """Returns what depends on its weights alone, and uses views of them in two ways."""
 
@@ -222,7 +265,7 @@ def test_what_a_call_returns_is_the_callers_to_change() -> None:
         return compile_graph(gm, example_inputs, variants, OPERATORS, fixed_weights=True)[0]
 
     torch._dynamo.reset()
-    with torch.no_grad(), capture_settings({}, 1):
+    with torch.no_grad(), settings_of_a_build():
         call = torch.compile(model, backend=backend, fullgraph=True)
         for _ in range(2):
             found, expected = call(x), model(x)
@@ -232,21 +275,26 @@ def test_what_a_call_returns_is_the_callers_to_change() -> None:
 
 
 class Contracting(nn.Module):
-    """Products with weights as they lie, which some write as a permutation that moves nothing."""
+    """Products with weights as they lie, which some write as a permutation that moves nothing; and with a
+    part of one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.wide, self.square = nn.Parameter(torch.randn(256, 128)), nn.Parameter(torch.randn(256, 256))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return torch.tensordot(x, self.wide, dims=1), x @ self.square.permute(0, 1), x @ self.square.mT
+        whole = torch.tensordot(x, self.wide, dims=1), x @ self.square.permute(0, 1), x @ self.square.mT
+        return *whole, x @ self.square[:, ::2], F.linear(x[:, :128].contiguous(), self.square[:, 1::2])
 
 
-def test_a_permutation_need_not_be_a_transpose() -> None:
+def test_a_layers_weight_may_lie_in_any_way(capfd: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     model, x = Contracting(), torch.randn(64, 256)
-    _, answer, steps = compiled(model, x)
-    assert steps == ["mkldnn._reorder_linear_weight.default"]
+    capfd.readouterr()
+    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+        _, answer, steps = compiled(model, x)
+    ran = [line for line in capfd.readouterr().out.splitlines() if ",exec,cpu,inner_product," in line]
+    assert steps.count("mkldnn._reorder_linear_weight.default") == len(ran) == 5
     with torch.no_grad():
         torch.testing.assert_close(answer, model(x), atol=1e-3, rtol=1e-4)
 

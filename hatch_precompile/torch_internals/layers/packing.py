@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import optimization_hint, statically_known_true
 
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.layers import panels
@@ -22,9 +22,9 @@ __all__ = ["Packing", "pack_layers"]
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 
 # Multiplications of a layer from which packing its weights makes up for oneDNN's set-up, and the rows of one
-# whose number of rows is not known.
+# whose number of rows is not known. No sample tells some other sizes, either.
 _WORTH_PACKING = 1 << 20
-_ROWS = 16
+_ROWS = _UNKNOWN = 16
 # Numbers of a weight from which panels are worth it.
 _WORTH_PANELS = 1 << 14
 
@@ -33,12 +33,10 @@ _WORTH_PANELS = 1 << 14
 class Packing:
     """How a graph's layers multiply on the processors that a variant is for.
 
-    everywhere: whether all variants of the graph have bfloat16, and so pack its convolutions: their results
-    get other strides, which variants share; narrow: whether layers of float32 become such of bfloat16
+    narrow: whether layers of float32 become such of bfloat16
     """
 
     variant: Variant
-    everywhere: bool
     narrow: bool
 
     @property
@@ -50,9 +48,6 @@ class Packing:
         """Whether layers of these are packed."""
         kind = set(dtypes)
         return kind == {torch.float32} or (kind == {torch.bfloat16} and self.variant.has_bfloat16)
-
-    def takes_convolution(self, *dtypes: torch.dtype) -> bool:
-        return self.takes(*dtypes) and (self.everywhere or torch.bfloat16 not in dtypes)
 
     def is_ours(self, x: Any) -> bool:
         """Whether layers of this input are for our own functions."""
@@ -75,11 +70,12 @@ class Packing:
 
 
 def pack_layers(graph: Any, fixed: set[Any], packing: Packing) -> None:
-    """Pack the weights of layers. For oneDNN, inductor's own patterns then fuse what follows them."""
+    """Pack the weights of layers. For oneDNN, inductor's own patterns then fuse what follows them.
+    Convolutions give channels last from then on (strides.py)."""
     _join_layers(graph, fixed, packing)
     for node in list(graph.nodes):
         if node.target is aten.convolution.default:
-            if packing.takes_convolution(*(each.meta["val"].dtype for each in node.args[:2])):
+            if packing.takes(*(each.meta["val"].dtype for each in node.args[:2])):
                 _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
         elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
             _pack_linear(graph, node, fixed, packing)
@@ -95,8 +91,13 @@ def _rows(x: Any) -> float:
 
 def _linear(node: Any) -> tuple[Any, Any, Any]:
     """Bias, input and weight, as a layer has it, of a product; each None where there is none."""
-    bias, x, turned = node.args if node.target is aten.addmm.default else (None, *node.args)
+    bias, x, turned = _factors(node)
     return bias, x, turned.args[0] if _is_transpose(turned) else None
+
+
+def _factors(node: Any) -> tuple[Any, Any, Any]:
+    """What is added to a product, or None, and the two matrices."""
+    return node.args if node.target is aten.addmm.default else (None, *node.args)
 
 
 def _is_transpose(node: Any) -> bool:
@@ -107,16 +108,21 @@ def _is_transpose(node: Any) -> bool:
 
 
 def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
-    bias, x, weight = _linear(node)
-    if weight is None or not depends_on(weight, fixed) or not _is_layer(bias, x, weight, packing):
+    bias, x, turned = _factors(node)
+    base = turned.meta["val"].t()
+    if not depends_on(turned, fixed) or not _is_layer(bias, x, base, packing):
         return
     if depends_on(x, fixed):  # a step as it is
         return
-    if not packing.is_worth(x, weight):
+    if not packing.is_worth(x, turned):
         return
-    narrow = packing.narrow and weight.meta["val"].dtype == torch.float32
-    columns = weight.meta["val"].shape[0]
+    narrow = packing.narrow and base.dtype == torch.float32
+    columns = base.shape[0]
     with graph.inserting_before(node):
+        # GPT-2, for one, keeps its layers' weights turned.
+        weight = (
+            turned.args[0] if _is_transpose(turned) else added(graph, aten.permute.default, turned, [1, 0])
+        )
         if narrow:
             weight = added(graph, CAST, weight, torch.bfloat16)
         if packing.is_ours(x):
@@ -130,7 +136,8 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
             _replace(graph, node, layer)
             return
         packed = graph.call_function(mkldnn._reorder_linear_weight.default, (weight,))
-        packed.meta["val"] = weight.meta["val"]
+        # It has no strides, and must not be copied for others.
+        packed.meta["val"] = weight.meta["val"].contiguous()
         layer = graph.call_function(mkldnn._linear_pointwise.default, (x, packed, bias, "none", [], ""))
         layer.meta.update(node.meta)
     _replace(graph, node, layer)
@@ -178,9 +185,10 @@ def _in_words(graph: Any, weight: Any, items: int, at_once: int) -> Any:
     return added(graph, aten.contiguous.default, turned)
 
 
-def _is_layer(bias: Any, x: Any, weight: Any, packing: Packing) -> bool:
-    value, base = x.meta["val"], weight.meta["val"]
-    if not packing.takes(base.dtype, value.dtype) or not base.is_contiguous():
+def _is_layer(bias: Any, x: Any, base: Any, packing: Packing) -> bool:
+    """base: the value of its weight, (n, k)"""
+    value = x.meta["val"]
+    if not packing.takes(base.dtype, value.dtype) or not is_dense(base):
         return False
     if min(base.shape) < 1 or value.device.type != "cpu":
         return False
@@ -233,7 +241,9 @@ def _split_into_heads(node: Any, fixed: set[Any], packing: Packing) -> _Heads | 
     shape = chain[-1].meta["val"].shape
     if len(shape) < 3 or not all(isinstance(size, int) for size in shape[-2:]):
         return None
-    if shape[-2] * shape[-1] != weight.meta["val"].shape[0] or not _is_layer(bias, x, weight, packing):
+    if shape[-2] * shape[-1] != weight.meta["val"].shape[0] or not weight.meta["val"].is_contiguous():
+        return None
+    if not _is_layer(bias, x, weight.meta["val"], packing):
         return None
     # The sizes before the heads are written for all of them as one has them.
     return None if -1 in chain[-1].args[1][:-2] else _Heads(x, weight, bias, tuple(chain))
@@ -367,19 +377,19 @@ def _is_one_per_channel(value: Any, result: Any, channels: int) -> bool:
 def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
     x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
     value, base = x.meta["val"], weight.meta["val"]
-    if transposed or not depends_on(weight, fixed) or not is_dense(value) or value.dim() not in (4, 5):
+    if transposed or not depends_on(weight, fixed) or value.device.type != "cpu":
         return
-    if depends_on(x, fixed):
+    if value.dim() not in (4, 5) or depends_on(x, fixed):
         return
-    if min(*base.shape, *value.shape) < 1:
+    if not all(statically_known_true(size >= 1) for size in (*base.shape, *value.shape)):
         return
     if bias is not None and bias.meta["val"].dtype != base.dtype:
         return
     with graph.inserting_before(node):
         how = (padding, stride, dilation, groups)
-        packed = graph.call_function(
-            mkldnn._reorder_convolution_weight.default, (weight, *how, list(value.shape))
-        )
+        # Where sizes are not known these are the sample's: for others it may be packed anew, at each call.
+        sizes = [optimization_hint(size, _UNKNOWN) for size in value.shape]
+        packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, *how, sizes))
         packed.meta["val"] = base
         layer = graph.call_function(
             mkldnn._convolution_pointwise.default, (x, packed, bias, *how, "none", [], "")

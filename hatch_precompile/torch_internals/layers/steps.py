@@ -12,7 +12,17 @@ import torch
 
 from hatch_precompile.torch_internals.layers import panels
 
-__all__ = ["CAST", "VIEWS", "added", "as_step", "can_be_a_step", "depends_on", "is_dense", "returned"]
+__all__ = [
+    "CAST",
+    "VIEWS",
+    "added",
+    "as_step",
+    "can_be_a_step",
+    "depends_on",
+    "is_dense",
+    "may_share_memory",
+    "returned",
+]
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -45,11 +55,11 @@ def returned(graph: Any) -> set[Any]:
         node = pending.pop()
         if node not in found:
             found.add(node)
-            pending += node.all_input_nodes if _may_share_memory(node) else []
+            pending += node.all_input_nodes if may_share_memory(node) else []
     return found
 
 
-def _may_share_memory(node: Any) -> bool:
+def may_share_memory(node: Any) -> bool:
     """Whether what a node gives may lie in the memory of what it is given."""
     target = node.target
     if target is operator.getitem or target in VIEWS or target is CAST:

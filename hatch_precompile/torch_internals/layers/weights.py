@@ -19,6 +19,7 @@ from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.layers import panels
 from hatch_precompile.torch_internals.layers.packing import Packing, pack_layers
 from hatch_precompile.torch_internals.layers.steps import VIEWS, as_step, can_be_a_step, is_dense, returned
+from hatch_precompile.torch_internals.layers.strides import keep_strides
 
 __all__ = ["Plan", "computed", "prepared_inputs", "separate"]
 
@@ -58,7 +59,7 @@ def separate(
     """Take what depends on weights alone out of a graph, which is changed.
 
     weights: the numbers of the inputs that are parameters and buffers. Returns the inputs that the graph has
-    now, and the plan; None, and the graph as it was, where nothing depends on weights alone.
+    now, and the plan; None where nothing depends on weights alone.
     """
     graph = gm.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
@@ -67,6 +68,7 @@ def separate(
     pack_layers(graph, fixed, packing)
     apart = _apart(graph, fixed)
     _make_once(graph, apart)
+    keep_strides(graph)
     taken = _taken(graph, apart)
     if not taken:
         return None
