@@ -27,7 +27,7 @@ help:
 	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
 	@echo "make test-torch VERSION=2.15.0   the same with another torch; test-python VERSION=3.12: another Python"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
-	@echo "make bench   every way of starting a model, on six models; build/bench.json"
+	@echo "make bench   every way of starting a model, on seven models; build/bench.json"
 	@echo "make chart   the chart of the README, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make truth   what a wheel answers after its sources, its process or its inputs have changed; build/truth.json"

@@ -44,6 +44,7 @@ MODELS = {
     "minilm": "MiniLM, a sentence",
     "minilm_16": "MiniLM, 16 sentences",
     "bert": "BERT-base",
+    "gpt2": "GPT-2",
     "resnet": "ResNet-50",
     "llama": "a token of Llama",
 }

@@ -52,6 +52,12 @@ MODELS: dict[str, BenchModel] = {
     "minilm": _MINILM,
     "minilm_16": replace(_MINILM, samples="sixteen"),
     "bert": _BERT,
+    "gpt2": BenchModel(
+        "bench_gpt2",
+        "transformers.models.gpt2.modeling_gpt2:GPT2Model",
+        "bench_gpt2.model:make",
+        requires=("transformers",),
+    ),
     "resnet": BenchModel(
         "bench_resnet",
         "transformers.models.resnet.modeling_resnet:ResNetModel",
