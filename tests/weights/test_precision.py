@@ -229,8 +229,8 @@ def test_so_have_its_convolutions_with_their_norms_folded(
     assert apart(found.answer.float(), eager(model, x).float()) < 1e-2
     # What a variant packs has the strides of what another does not.
     others = Compiled(capfd, model, x, precision="highest", variants=(WITH, WITHOUT)).steps
-    packed = [others.get(name, []).count("mkldnn._reorder_convolution_weight.default") for name in ("with", "without")]
-    assert packed == [2, 0]
+    reorder = "mkldnn._reorder_convolution_weight.default"
+    assert [others.get(name, []).count(reorder) for name in ("with", "without")] == [2, 0]
 
 
 def test_gradients_are_multiplied_so_too(capfd: pytest.CaptureFixture[str]) -> None:

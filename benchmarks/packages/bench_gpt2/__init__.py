@@ -1,1 +1,1 @@
-"""Benchmark project: transformers' GPT2Model, 12 layers, random weights. Its layers keep their weights turned."""
+"""Benchmark project: transformers' GPT2Model, 12 layers, random weights; they lie turned."""
