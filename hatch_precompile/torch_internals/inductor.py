@@ -156,8 +156,8 @@ class _InnerCompile:
                 part.rounded[variant.name] = rounded
             compiled = self._compile(part, variant, given, taken, its_settings, again=first is not None)
             if variant.name in part.python and variant.name in part.plans:
-                # The Python wrapper unpacks panels by itself.
-                part.plans[variant.name] = part.plans[variant.name].in_panels_everywhere()
+                # The Python wrapper unpacks panels and points by itself.
+                part.plans[variant.name] = part.plans[variant.name].the_same_everywhere()
             first = first or compiled
             if compiled.output_strides != first.output_strides:
                 self._give_up(f"the variant {variant.name} returns other strides")

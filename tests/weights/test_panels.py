@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from hatch_precompile.config.variants import Variant, variants_for_this_machine
-from hatch_precompile.errors import ConfigError
-from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import CompiledGraph, compile_graph, inductor
+from hatch_precompile.config.variants import Variant
+from hatch_precompile.torch_internals import inductor
 from hatch_precompile.torch_internals.layers.panels import FEW_ROWS, FEW_ROWS_OF_AVX512
-from tests.support.graphs import OPERATORS
-from tests.support.headers import settings_of_a_build
-
-CAPABILITIES = torch.cpu.get_capabilities()
-
-
-def variant(name: str) -> Variant:
-    try:
-        return variants_for_this_machine([name], CAPABILITIES)[0]
-    except ConfigError as error:
-        pytest.skip(str(error))
+from tests.support.layers import CAPABILITIES, compiled, in_the_other_way, multiplied_by_onednn, variant
 
 
 def few_rows(of: Variant) -> int:
@@ -33,49 +19,8 @@ def few_rows(of: Variant) -> int:
     return FEW_ROWS_OF_AVX512 if of.has_avx512 else FEW_ROWS
 
 
-def compiled(
-    model: nn.Module, of: Variant, *inputs: torch.Tensor, precision: str = "highest"
-) -> tuple[Any, CompiledGraph, list[str]]:
-    """The call of the graph with these inputs, the graph, and the steps that its weights take."""
-    made: list[Any] = []
-    given: list[Any] = []
-
-    def backend(gm: Any, example_inputs: Any) -> Any:
-        how: dict[str, Any] = {"fixed_weights": True, "matmul_precision": precision}
-        made.extend(compile_graph(gm, example_inputs, [of], OPERATORS, **how))
-
-        def keep(*inputs: Any) -> Any:
-            given[:] = inputs
-            return made[0](*inputs)
-
-        return keep
-
-    sys.modules[OPERATORS] = runtime("graphs")
-    torch._dynamo.reset()
-    with torch.no_grad(), settings_of_a_build():
-        torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)
-    graph = made[1]
-    assert not graph.obstacle
-    return torch.no_grad()(lambda: made[0](*given)), graph, [name for name, *_ in graph.plans[of.name].steps]
-
-
-def in_the_other_way(call: Any, graph: CompiledGraph, of: Variant) -> Any:
-    """What a call answers where the library decides otherwise what it decides where it runs."""
-    switch = ctypes.c_bool.in_dll(ctypes.CDLL(str(graph.libraries[of.name])), "precompiled_otherwise")
-    switch.value = True
-    try:
-        return call()
-    finally:
-        switch.value = False
-
-
 def products_of_onednn(call: Any, capfd: pytest.CaptureFixture[str]) -> tuple[Any, list[str]]:
-    """What a call answers, and what oneDNN multiplied for it: its own words for the sizes."""
-    capfd.readouterr()
-    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
-        answer = call()
-    ran = [line for line in capfd.readouterr().out.splitlines() if ",exec,cpu,inner_product," in line]
-    return answer, [line.split(",")[-2] for line in ran]
+    return multiplied_by_onednn(call, "inner_product", capfd)
 
 
 class Turned(nn.Module):

@@ -5,12 +5,22 @@ Seen in torch 2.13.0 (torch/_inductor/ir.py: `ExternKernelAlloc`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["OTHERWISE", "call_of", "has_known_sizes", "is_number", "is_turned"]
+__all__ = [
+    "OTHERWISE",
+    "call_laid_out",
+    "call_of",
+    "calls_c_functions",
+    "has_known_sizes",
+    "is_number",
+    "is_turned",
+    "lowered",
+    "lowers_itself",
+]
 
 OTHERWISE = """
 #ifndef PRECOMPILED_OTHERWISE
@@ -25,30 +35,62 @@ extern "C" { __attribute__((weak, visibility("default"))) bool precompiled_other
 def call_of(
     source: str, name: str, given: Sequence[Any], constants: tuple[Any, ...], columns: Any, dtype: torch.dtype
 ) -> Any:
-    """What a lowering returns for a call of one of the functions in `source`.
+    """What a lowering returns for a call that gives a matrix.
+
+    given: tensors, which the function gets contiguous, the first with as many rows as the result; columns,
+    dtype: of the result. The rest is as for `call_laid_out`.
+    """
+    from torch._inductor import ir
+
+    need = ir.ExternKernel.require_contiguous
+    inputs = [need(ir.ExternKernel.realize_input(each)) for each in given]
+    size = [given[0].get_size()[0], columns]
+    layout = ir.FixedLayout(device=given[0].get_device(), dtype=dtype, size=size, stride=[columns, 1])
+    return call_laid_out((source,), name, inputs, constants, layout)
+
+
+def call_laid_out(
+    sources: tuple[str, ...], name: str, inputs: Sequence[Any], constants: tuple[Any, ...], layout: Any
+) -> Any:
+    """What a lowering returns for a call of one of the functions in the last of `sources`.
 
     name: of the function, which takes the handles of the tensors, then the constants, and gives the handle of
-    a new one; given: tensors, which it gets contiguous, the first with as many rows as the result; columns,
-    dtype: of the result.
+    a new one; inputs: tensors that are there; layout: of the result.
     """
     from torch._inductor import ir
 
     class Call(ir.ExternKernelAlloc):
-        """The source comes once into each library."""
+        """Each source comes once into each library."""
 
         def codegen(self, wrapper: Any) -> None:
-            if source not in wrapper.header.getvalue():
-                wrapper.header.splice(source)
+            for source in sources:
+                if source not in wrapper.header.getvalue():
+                    wrapper.header.splice(source)
             super().codegen(wrapper)
 
         def apply_constraint(self) -> None:
             pass
 
-    need = ir.ExternKernel.require_contiguous
-    inputs = [need(ir.ExternKernel.realize_input(each)) for each in given]
-    device, size = given[0].get_device(), [given[0].get_size()[0], columns]
-    layout = ir.FixedLayout(device=device, dtype=dtype, size=size, stride=[columns, 1])
     return ir.TensorBox.create(Call(layout, inputs, constants, cpp_kernel_name=name))
+
+
+def lowers_itself(target: Callable[..., Any]) -> None:
+    """Have inductor lower a node by calling its target."""
+    target._inductor_lowering_function = True  # type: ignore[attr-defined]
+
+
+def calls_c_functions() -> bool:
+    """Whether the graph gets inductor's C++ wrapper. The Python one, which few get, calls operators."""
+    from torch._inductor.virtualized import V
+
+    return bool(V.graph.cpp_wrapper)
+
+
+def lowered(operator: Any, *args: Any, overload: str = "default") -> Any:
+    """What inductor makes of an operator of torch's."""
+    from torch._inductor.lowering import lowerings
+
+    return lowerings[getattr(operator, overload)](*args)
 
 
 def has_known_sizes(w: Any) -> bool:

@@ -13,7 +13,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import optimization_hint, statically_known_true
 
 from hatch_precompile.config.variants import Variant
-from hatch_precompile.torch_internals.layers import panels
+from hatch_precompile.torch_internals.layers import panels, winograd
 from hatch_precompile.torch_internals.layers.precision import narrowed
 from hatch_precompile.torch_internals.layers.steps import CAST, added, depends_on, is_dense, returned
 
@@ -76,7 +76,7 @@ def pack_layers(graph: Any, fixed: set[Any], packing: Packing) -> None:
     for node in list(graph.nodes):
         if node.target is aten.convolution.default:
             if packing.takes(*(each.meta["val"].dtype for each in node.args[:2])):
-                _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed)
+                _pack_convolution(graph, _with_norm_folded(graph, node, fixed), fixed, packing)
         elif node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
             _pack_linear(graph, node, fixed, packing)
         elif node.target is aten._int_mm.default:
@@ -374,7 +374,7 @@ def _is_one_per_channel(value: Any, result: Any, channels: int) -> bool:
     return value.dtype in dtypes and result.dtype in dtypes and list(value.shape) in shapes
 
 
-def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
+def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
     x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
     value, base = x.meta["val"], weight.meta["val"]
     if transposed or not depends_on(weight, fixed) or value.device.type != "cpu":
@@ -385,15 +385,27 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any]) -> None:
         return
     if bias is not None and bias.meta["val"].dtype != base.dtype:
         return
+    # Where sizes are not known these are the sample's: for others it may be packed anew, at each call.
+    sizes = [optimization_hint(size, _UNKNOWN) for size in value.shape]
+    last = node
     with graph.inserting_before(node):
-        how = (padding, stride, dilation, groups)
-        # Where sizes are not known these are the sample's: for others it may be packed anew, at each call.
-        sizes = [optimization_hint(size, _UNKNOWN) for size in value.shape]
-        packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, *how, sizes))
-        packed.meta["val"] = base
-        layer = graph.call_function(
-            mkldnn._convolution_pointwise.default, (x, packed, bias, *how, "none", [], "")
-        )
-        layer.meta.update(node.meta)
-    node.replace_all_uses_with(layer)
+        if packing.variant.has_fma and winograd.is_worth_points(node):
+            following = _only_user(node)
+            relu = following is not None and following.target is aten.relu.default
+            last = following if relu else node
+            packed = None if packing.variant.has_avx512 else (padding, sizes)
+            points = added(graph, winograd.points_here, weight, packed)
+            channels = base.shape[0]
+            layer = graph.call_function(winograd.convolution, (x, points, bias, padding, channels, relu))
+        else:
+            how = (padding, stride, dilation, groups)
+            packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, *how, sizes))
+            packed.meta["val"] = base
+            layer = graph.call_function(
+                mkldnn._convolution_pointwise.default, (x, packed, bias, *how, "none", [], "")
+            )
+        layer.meta.update(last.meta)
+    last.replace_all_uses_with(layer)
+    if last is not node:
+        graph.erase_node(last)
     graph.erase_node(node)

@@ -343,6 +343,12 @@ auto block_with(int64_t rows, std::integer_sequence<int, R...>) {
     static constexpr decltype(&block<Panel, 1, 1>) blocks[] = {block<Panel, Panels, R + 1>...};
     return blocks[rows - 1];
 }
+template <class Panel>
+auto block_for(int64_t panels, int64_t rows) {
+    if constexpr (ROWS_BY_TWO > 0)
+        if (panels == 2) return block_with<Panel, 2>(rows, std::make_integer_sequence<int, ROWS_BY_TWO>());
+    return block_with<Panel, 1>(rows, std::make_integer_sequence<int, ROWS>());
+}
 // One row, x(i) its words: a chain of additions would wait for each, so there are four.
 template <class Panel, class Words, class Word = typename Panel::Word, class Sum = typename Panel::Sum>
 IN_PLACE Panel row(Words x, const Word* w, const Sum* first, int64_t words) {
@@ -555,11 +561,7 @@ struct Product {
     void with_registers(const Word* copy, int64_t part, int64_t panel, int64_t count, const Sum* first,
                         Next next) const {
         const int64_t begin = first_of(part), rows = first_of(part + 1) - begin;
-        using Rows = std::make_integer_sequence<int, ROWS>;
-        using RowsByTwo = std::make_integer_sequence<int, ROWS_BY_TWO>;
-        auto multiply = block_with<Panel, 1>(rows, Rows());
-        if constexpr (ROWS_BY_TWO > 0)
-            if (count == 2) multiply = block_with<Panel, 2>(rows, RowsByTwo());
+        const auto multiply = block_for<Panel>(count, rows);
         multiply(copy + part * part_size, weights_of(panel), Panel::WEIGHTS * words, first,
                  out + begin * n + panel * COLUMNS, words, n, columns_of(panel + count - 1), next);
     }

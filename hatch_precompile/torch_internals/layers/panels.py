@@ -11,16 +11,22 @@ Seen in torch 2.13.0 (torch/_inductor/graph.py: `_inductor_lowering_function`, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.layers.own_functions import OTHERWISE, call_of
+from hatch_precompile.torch_internals.layers.own_functions import (
+    OTHERWISE,
+    call_of,
+    calls_c_functions,
+    lowered,
+    lowers_itself,
+)
 
 __all__ = [
     "COLUMNS",
+    "FUNCTIONS",
     "FEW_ROWS",
     "FEW_ROWS_OF_AVX512",
     "STEPS",
@@ -44,7 +50,7 @@ COLUMNS = 16
 WORDS_AT_ONCE = 16
 """That panels of two bfloat16 or four int8 to a word are filled up to: what a tile has."""
 
-_FUNCTIONS = OTHERWISE + files(__package__).joinpath("panels.h").read_text("utf-8")
+FUNCTIONS = OTHERWISE + files(__package__).joinpath("panels.h").read_text("utf-8")
 
 
 # Targets of nodes, and how inductor lowers them. To see what a graph makes of tensors, they are called with
@@ -59,9 +65,9 @@ def in_panels(weight: Any) -> Any:
         return weight.new_empty(-(-n // COLUMNS), k, COLUMNS)
     n, k = map(int, weight.get_size())
     if n % COLUMNS:
-        weight = _lowered(aten.constant_pad_nd, weight, [0, 0, 0, -n % COLUMNS])
-    split = _lowered(aten.view, weight, [-(-n // COLUMNS), COLUMNS, k])
-    return _lowered(aten.permute, split, [0, 2, 1])
+        weight = lowered(aten.constant_pad_nd, weight, [0, 0, 0, -n % COLUMNS])
+    split = lowered(aten.view, weight, [-(-n // COLUMNS), COLUMNS, k])
+    return lowered(aten.permute, split, [0, 2, 1])
 
 
 def packed_here(weight: Any) -> Any:
@@ -78,12 +84,12 @@ def layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
     None."""
     if isinstance(x, torch.Tensor):
         return x.new_empty(x.shape[0], n)
-    if not _calls_c_functions():
+    if not calls_c_functions():
         factors = x, _unpacked(weight, [0, 2, 1], n, x.get_size()[1])
-        return _lowered(aten.mm, *factors) if bias is None else _lowered(aten.addmm, bias, *factors)
+        return lowered(aten.mm, *factors) if bias is None else lowered(aten.addmm, bias, *factors)
     given = [x, weight] if bias is None else [x, weight, bias]
     constants = (n,) if bias is not None else (None, n)
-    return call_of(_FUNCTIONS, "aoti_torch_cpu_precompiled_panels", given, constants, n, torch.float32)
+    return call_of(FUNCTIONS, "aoti_torch_cpu_precompiled_panels", given, constants, n, torch.float32)
 
 
 def bfloat16_layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
@@ -92,15 +98,15 @@ def bfloat16_layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
     if isinstance(x, torch.Tensor):
         return x.new_empty(x.shape[0], n)
     dtype = x.get_dtype()
-    if not _calls_c_functions():
+    if not calls_c_functions():
         factors = _cast(x, torch.bfloat16), _unpacked(weight, [0, 2, 1, 3], n, x.get_size()[1])
         if bias is None or dtype == torch.bfloat16:
-            product = _lowered(aten.mm, *factors) if bias is None else _lowered(aten.addmm, bias, *factors)
+            product = lowered(aten.mm, *factors) if bias is None else lowered(aten.addmm, bias, *factors)
             return _cast(product, dtype)
-        return _lowered(aten.add, _cast(_lowered(aten.mm, *factors), dtype), bias, overload="Tensor")
+        return lowered(aten.add, _cast(lowered(aten.mm, *factors), dtype), bias, overload="Tensor")
     given = [x, weight] if bias is None else [x, weight, bias]
     constants = (n,) if bias is not None else (None, n)
-    return call_of(_FUNCTIONS, _name_for(x, weight), given, constants, n, dtype)
+    return call_of(FUNCTIONS, _name_for(x, weight), given, constants, n, dtype)
 
 
 def int8_layer(x: Any, weight: Any, n: int) -> Any:
@@ -108,17 +114,13 @@ def int8_layer(x: Any, weight: Any, n: int) -> Any:
     items to a word are multiplied by AMX or VNNI."""
     if isinstance(x, torch.Tensor):
         return x.new_empty(x.shape[0], n, dtype=torch.int32)
-    if not _calls_c_functions():
-        return _lowered(aten._int_mm, x, _unpacked(weight, [0, 2, 1, 3], n, x.get_size()[1]))
-    return call_of(_FUNCTIONS, _name_for(x, weight), [x, weight], (n,), n, torch.int32)
-
-
-def _lowers_itself(target: Callable[..., Any]) -> None:
-    target._inductor_lowering_function = True  # type: ignore[attr-defined]
+    if not calls_c_functions():
+        return lowered(aten._int_mm, x, _unpacked(weight, [0, 2, 1, 3], n, x.get_size()[1]))
+    return call_of(FUNCTIONS, _name_for(x, weight), [x, weight], (n,), n, torch.int32)
 
 
 for _target in (in_panels, packed_here, layer, bfloat16_layer, int8_layer):
-    _lowers_itself(_target)
+    lowers_itself(_target)
 
 
 def _name_for(x: Any, weight: Any) -> str:
@@ -127,29 +129,16 @@ def _name_for(x: Any, weight: Any) -> str:
     return f"aoti_torch_cpu_precompiled_panels_{kind}_by_{int(weight.get_size()[-1])}"
 
 
-def _calls_c_functions() -> bool:
-    """Whether the graph gets inductor's C++ wrapper. The Python one, which few get, calls operators."""
-    from torch._inductor.virtualized import V
-
-    return bool(V.graph.cpp_wrapper)
-
-
 def _unpacked(weight: Any, order: list[int], n: int, k: int) -> Any:
     """Panels as what they were made of, turned: (k, n)."""
-    turned = _lowered(aten.permute, weight, order)
-    whole = _lowered(aten.view, turned, [-(-n // COLUMNS) * COLUMNS, -1])
+    turned = lowered(aten.permute, weight, order)
+    whole = lowered(aten.view, turned, [-(-n // COLUMNS) * COLUMNS, -1])
     for dimension, size in enumerate((n, k)):
-        whole = _lowered(aten.slice, whole, dimension, 0, size, overload="Tensor")
-    return _lowered(aten.permute, whole, [1, 0])
+        whole = lowered(aten.slice, whole, dimension, 0, size, overload="Tensor")
+    return lowered(aten.permute, whole, [1, 0])
 
 
 def _cast(x: Any, dtype: torch.dtype) -> Any:
     from torch._inductor.lowering import to_dtype
 
     return to_dtype(x, dtype)
-
-
-def _lowered(operator: Any, *args: Any, overload: str = "default") -> Any:
-    from torch._inductor.lowering import lowerings
-
-    return lowerings[getattr(operator, overload)](*args)

@@ -6,11 +6,12 @@ Seen in torch 2.13.0.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.layers import panels
+from hatch_precompile.torch_internals.layers import panels, winograd
 
 __all__ = [
     "CAST",
@@ -25,6 +26,9 @@ __all__ = [
 ]
 
 aten, prims = torch.ops.aten, torch.ops.prims
+
+_OWN: dict[Callable[..., Any], str] = {**panels.STEPS, **winograd.STEPS}
+"""What the runtime does by itself, with its names for it."""
 
 VIEWS = {
     *(aten.permute.default, aten.t.default, aten.transpose.int, aten.view.default, aten.reshape.default),
@@ -85,7 +89,7 @@ def depends_on(node: Any, fixed: set[Any]) -> bool:
 def can_be_a_step(node: Any) -> bool:
     """Whether the runtime could do what a node does: by its operator, and with arguments that are data."""
     target = node.target
-    if node.op == "call_function" and target in panels.STEPS:
+    if node.op == "call_function" and target in _OWN:
         return True
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
@@ -106,7 +110,7 @@ def as_step(node: Any, numbers: dict[Any, int], steps: dict[Any, int]) -> tuple[
         tensor, dtype = node.args
         return str(aten._to_copy.default), *_encoded(([tensor], {"dtype": dtype}), numbers, steps)
     args, kwargs = _encoded((node.args, dict(node.kwargs)), numbers, steps)
-    return panels.STEPS.get(node.target, str(node.target)), args, kwargs
+    return _OWN.get(node.target, str(node.target)), args, kwargs
 
 
 _NAMED = {

@@ -14,20 +14,21 @@ import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from hatch_precompile.torch_internals.layers import winograd
 from hatch_precompile.torch_internals.layers.steps import may_share_memory
 
 __all__ = ["keep_strides"]
 
 aten = torch.ops.aten
 
-_GIVES_OTHERS = torch.ops.mkldnn._convolution_pointwise.default
+_GIVE_OTHERS = (torch.ops.mkldnn._convolution_pointwise.default, winograd.convolution)
 # What they give depends on how their input lies in memory.
 _SEE_STRIDES = {aten.as_strided.default, aten.as_strided_scatter.default}
 
 
 def keep_strides(graph: Any) -> None:
     """Have tensors that are seen through their strides be laid out as the values of their nodes say."""
-    if not graph.find_nodes(op="call_function", target=_GIVES_OTHERS):
+    if not any(graph.find_nodes(op="call_function", target=target) for target in _GIVE_OTHERS):
         return
     users: dict[Any, list[Any]] = {}
     (output,) = graph.find_nodes(op="output")

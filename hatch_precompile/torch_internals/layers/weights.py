@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.layers import panels
 from hatch_precompile.torch_internals.layers.packing import Packing, pack_layers
 from hatch_precompile.torch_internals.layers.steps import VIEWS, as_step, can_be_a_step, is_dense, returned
 from hatch_precompile.torch_internals.layers.strides import keep_strides
@@ -43,11 +42,14 @@ class Plan:
     outputs: tuple[int, ...]
     watched: tuple[int, ...]
 
-    def in_panels_everywhere(self) -> Plan:
+    def the_same_everywhere(self) -> Plan:
         """The same, with nothing packed as the processor is."""
-        here, always = (panels.STEPS[step] for step in (panels.packed_here, panels.in_panels))
-        steps = ((always if name == here else name, *arguments) for name, *arguments in self.steps)
+        steps = ((_EVERYWHERE.get(name, name), *arguments) for name, *arguments in self.steps)
         return replace(self, steps=tuple(steps))
+
+
+# The runtime's names of steps that ask the processor, and what they do on those that the variant is for.
+_EVERYWHERE = {"packed_here": "in_panels", "points_here": "in_points"}
 
 
 def separate(
