@@ -16,8 +16,9 @@ constexpr int64_t LANES = 8;
 #endif
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 constexpr int64_t POINTS = 16, STEP = 2;
-// Tiles of a block, times channels or filters: its points and their products stay near the core.
-constexpr int64_t BLOCK = 1 << 13;
+// Tiles of a block, times channels or filters: its points and their products stay near the core. Few channels
+// lie as far apart as more.
+constexpr int64_t BLOCK = 1 << 13, FEW_CHANNELS = 64;
 constexpr bool BY_TWO = panels::ROWS_BY_TWO > 0;
 constexpr int64_t ROWS_AT_ONCE = BY_TWO ? panels::ROWS_BY_TWO : panels::ROWS;
 
@@ -59,8 +60,8 @@ struct Convolution {
     const int64_t row_size = filters + COLUMNS;
     const bool share = tiles * POINTS * channels * filters / omp_get_max_threads() >= panels::SHARE;
     const int64_t threads = share ? omp_get_max_threads() : 1;
-    const int64_t few =
-        std::max(ROWS_AT_ONCE, BLOCK / std::max(channels, filters) / ROWS_AT_ONCE * ROWS_AT_ONCE);
+    const int64_t few = std::max<int64_t>(
+        1, BLOCK / std::max({channels, filters, FEW_CHANNELS}) / ROWS_AT_ONCE) * ROWS_AT_ONCE;
     // Each thread has blocks of its own, as long as there are some for each. Else all work on one.
     const bool together = tiles < 2 * threads * few;
     const int64_t blocks = divided(tiles, few * (together ? threads : 1));
