@@ -47,6 +47,7 @@ mode = "no_grad"
 # A module of a package whose model is another than that of its source: what makes it, and its samples.
 REMADE = {
     QUANTIZED: """\
+import torch
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
 from {module} import {function}
@@ -55,6 +56,8 @@ from {package}.samples import {samples} as samples
 
 def model():
     made = {function}()
+    if not any(isinstance(module, torch.nn.Linear) for module in made.modules()):
+        raise RuntimeError("the model has no nn.Linear, which is what torchao quantizes")
     quantize_(made, Int8DynamicActivationInt8WeightConfig())
     return made
 """,

@@ -171,8 +171,11 @@ def _bfloat16_frozen(job: Job) -> Call:
 
 
 def _quantized(job: Job) -> Call:
+    import torch
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
+    if not any(isinstance(module, torch.nn.Linear) for module in job.model.modules()):
+        raise RuntimeError("the model has no nn.Linear, which is what torchao quantizes")
     quantize_(job.model, Int8DynamicActivationInt8WeightConfig())
     return _eager(job)
 
