@@ -64,7 +64,13 @@ def assigned(net: Any, _: list[Any]) -> Any:
 
 def replaced(net: Any, _: list[Any]) -> Any:
     owner, name = random.choice(
-        [(net.first, "weight"), (net.second, "bias"), (net.picture, "weight"), (net.norm, "weight")]
+        [
+            (net.first, "weight"),
+            (net.second, "bias"),
+            (net.picture, "weight"),
+            (net.norm, "weight"),
+            (net.closer, "weight"),
+        ]
     )
     old = getattr(owner, name)
     setattr(owner, name, torch.nn.Parameter(torch.randn_like(old) / 10))
@@ -84,7 +90,9 @@ def moved(net: Any, _: list[Any]) -> Any:
 
 def written(net: Any, _: list[Any]) -> Any:
     with torch.no_grad():
-        random.choice([net.second.weight, net.picture.weight, net.norm.bias]).mul_(1.5)
+        random.choice(
+            [net.second.weight, net.picture.weight, net.norm.bias, net.closer.weight, net.closer.bias]
+        ).mul_(1.5)
         net.norm.running_mean.add_(0.1)
         net.norm.running_var.mul_(1.1)
     return net
