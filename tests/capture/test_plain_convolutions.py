@@ -22,17 +22,18 @@ pytestmark = pytest.mark.skipif(
 
 
 def mostly_weights(x, many, w, turned, five, grouped, one, b):  # type: ignore[no-untyped-def]
-    """Seven convolutions with more weights than pictures, and seven that are something else."""
+    """Seven convolutions with more weights than pictures, and six that are something else."""
     hidden = F.relu(F.conv2d(x, w, b, padding=1))  # (1, 256, 10, 9)
     wide = F.conv2d(hidden, five, padding="same")
+    last = F.conv2d(x.contiguous(memory_format=torch.channels_last), w)
     return (
         *(F.conv2d(x + 1, w, stride=2), hidden + wide, F.max_pool2d(wide, 2)),
         F.conv2d(F.silu(hidden), grouped, groups=2, dilation=2, padding=2) * 2,
-        F.conv2d(x.contiguous(memory_format=torch.channels_last), w),
+        *(last, last.as_strided((3, 5), (7, 1), 2), wide.as_strided((3, 5), (7, 1), 2)),
         # ATen itself takes these small ones.
         *(F.conv2d(x[..., :3, :3], w, b) + x[..., :1, :1], F.conv2d(x[..., 1:5, ::2], w)),
         *(F.conv2d(many, w, b).relu().mean((2, 3)), F.conv2d(x, turned), F.conv2d(x, w * 2)),
-        *(F.conv2d(hidden, one) + x, F.conv_transpose2d(x, w), wide.as_strided((3, 5), (7, 1), 2)),
+        *(F.conv2d(hidden, one) + x, F.conv_transpose2d(x, w)),
         F.conv2d(x[:, :8].double(), w[:, :8].double()),
     )
 
