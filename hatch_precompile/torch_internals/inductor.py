@@ -17,9 +17,9 @@ from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.dynamo import last_line
 from hatch_precompile.torch_internals.heavy_values import heavy_values_kept
+from hatch_precompile.torch_internals.layers.contiguous import contiguous_convolutions
 from hatch_precompile.torch_internals.layers.integers import int8_products_by_processor
 from hatch_precompile.torch_internals.layers.packing import Packing
-from hatch_precompile.torch_internals.layers.plain import plain_convolutions
 from hatch_precompile.torch_internals.layers.precision import multiplied_as, narrow_layers
 from hatch_precompile.torch_internals.layers.weights import Plan, computed, prepared_inputs, separate
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
@@ -156,7 +156,7 @@ class _InnerCompile:
             if rounded := multiplied_as(given.graph):
                 part.rounded[variant.name] = rounded
             if settings.get("is_inference"):
-                plain_convolutions(given.graph)
+                contiguous_convolutions(given.graph)
             compiled = self._compile(part, variant, given, taken, its_settings, again=first is not None)
             if variant.name in part.python and variant.name in part.plans:
                 # The Python wrapper unpacks panels and points by itself.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,7 @@ def test_the_number_of_pictures_is_known_at_the_call_only(
         graph = load_graph(tmp_path / place)
         for number in (3, 1, 30):
             x = torch.randn(number, 256, 10, 9)
-            found, orders = called(
-                capfd, lambda x=x, size=number, graph=graph: graph(x=x, w=w, b=b, size=size)
-            )  # type: ignore[misc]
+            found, orders = called(capfd, partial(graph, x=x, w=w, b=b, size=number))
             assert orders["256x256x3x3", order] == orders.total() == 2, number
             torch.testing.assert_close(found, (layers(x, w, b),), atol=1e-4, rtol=1e-4)
 

@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, optimiz
 from hatch_precompile.torch_internals.layers.own_functions import lowered, lowers_itself
 from hatch_precompile.torch_internals.layers.steps import is_dense
 
-__all__ = ["convolution", "plain_convolutions"]
+__all__ = ["contiguous_convolution", "contiguous_convolutions"]
 
 aten = torch.ops.aten
 
@@ -26,11 +26,11 @@ aten = torch.ops.aten
 _TIMES = 2
 
 
-def plain_convolutions(graph: Any) -> None:
+def contiguous_convolutions(graph: Any) -> None:
     """Have those convolutions be ours, which inductor does not take into account when it lays out others."""
     for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
         if _is_mostly_weight(node):
-            node.target = convolution
+            node.target = contiguous_convolution
 
 
 def _is_mostly_weight(node: Any) -> bool:
@@ -38,9 +38,7 @@ def _is_mostly_weight(node: Any) -> bool:
     if transposed or weight.op != "placeholder":  # what the graph makes itself it can make as it likes
         return False
     value, base = x.meta["val"], weight.meta["val"]
-    if free_unbacked_symbols(value) or not all(isinstance(size, int) for size in base.shape):
-        return False
-    if not is_dense(base) or not base.is_contiguous():
+    if free_unbacked_symbols(value) or not is_dense(base) or not base.is_contiguous():
         return False
     if base.dim() != 4 or value.dim() != 4 or base.dtype != torch.float32 or value.dtype != torch.float32:
         return False
@@ -56,7 +54,7 @@ def _numel(value: Any) -> int:
     return math.prod(optimization_hint(size, 1) for size in value.shape)
 
 
-def convolution(x: Any, weight: Any, *others: Any) -> Any:
+def contiguous_convolution(x: Any, weight: Any, *others: Any) -> Any:
     """aten.convolution, whose tensors are contiguous. Inductor lowers a node by calling its target."""
     if isinstance(x, torch.Tensor):
         return aten.convolution.default(x, weight, *others)
@@ -71,4 +69,4 @@ def convolution(x: Any, weight: Any, *others: Any) -> Any:
         V.graph.layout_opt = before
 
 
-lowers_itself(convolution)
+lowers_itself(contiguous_convolution)
