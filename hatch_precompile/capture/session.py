@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import marshal
 import shutil
@@ -59,6 +60,7 @@ from hatch_precompile.torch_internals import (
     compiling_with,
     dispatch_keys,
     graph_break_reasons,
+    input_sources,
     is_compiled,
     is_torchs_own,
     resume_function,
@@ -101,6 +103,7 @@ class _Session:
         self.conditions: dict[str, Conditions] = {}
         self.native_guards = NativeGuards()
         self.inputs: list[Any] = []
+        self.memory: list[tuple[list[str], list[str]]] = []  # of each graph, as Inputs.memory
         self.sample = self.samples = 0
         self.failure: BuildError | None = None
         self.skipped: dict[CodeType, SkippedFrame] = {}
@@ -378,6 +381,13 @@ class _Session:
             replace(about, step="graph-end", text=f"{label}: {seconds:.1f} s", seconds=round(seconds, 3))
         )
         self._add_graph(graph)
+        sources = list(enumerate(input_sources(gm)))
+        self.memory.append(
+            (
+                [name for place, name in sources if name and place in graph.changed],
+                [name for place, name in sources if name and place not in graph.changed],
+            )
+        )
 
         def run(*args: Any) -> Any:
             return function(*args)
@@ -425,6 +435,8 @@ class _Session:
         traced = [code for code in trace.traced if code not in self.resumes]
         namer = Namer(trace.frame_globals, trace.injected)
         inputs = inputs_of(trace.code, traced, trace.folded, tree, namer, self.resumes)
+        memory = [self.memory[number] for _, number in graphs.values()]
+        inputs = dataclasses.replace(inputs, memory=[one for one in memory if one[0]])
         guards = lower_guards(tree, trace.frame_globals, trace.injected, inputs)
         if trace.code in self.frames or not self.frames:
             require_free(tree, self.entrypoint.dynamic_numbers)

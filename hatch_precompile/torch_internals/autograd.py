@@ -107,6 +107,7 @@ class Wrappers:
     def _read_changes(self, meta: Any) -> None:
         if meta is None:
             return
+        self.graph.changed.update(i for i, info in enumerate(meta.input_info) if info.mutates_data)
         # The others are changed by what is around the library, after it.
         inside = set(range(len(meta.input_info))) - set(meta.mutated_inp_runtime_indices)
         if any(meta.input_info[i].mutates_data or meta.input_info[i].mutates_metadata for i in inside):

@@ -28,6 +28,7 @@ __all__ = [
     "graph_break_reasons",
     "guard_builder",
     "guard_manager_classes",
+    "input_sources",
     "inside_compile",
     "is_compiled",
     "is_compiler",
@@ -142,6 +143,15 @@ def einops_was_prepared() -> bool:
     einops = sys.modules.get("einops")
     traces = getattr(decorators, "_einops_supports_dynamo_tracing", None)
     return einops is not None and traces is not None and bool(traces(einops))
+
+
+def input_sources(graph_module: Any) -> list[str]:
+    """Dynamo's names for what the inputs of a graph are, in the same words as those of its guards; "" for one
+    that is no tensor."""
+    arguments = [node.meta.get("grapharg") for node in graph_module.graph.nodes if node.op == "placeholder"]
+    return [
+        argument.source.name if argument is not None and argument.is_tensor else "" for argument in arguments
+    ]
 
 
 def graph_break_reasons() -> list[str]:

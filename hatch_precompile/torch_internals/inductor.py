@@ -43,6 +43,7 @@ class CompiledGraph:
     written_inputs: inputs changed in place whose autograd version has to be bumped
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
     changes_inputs: whether the library itself writes to an input
+    changed: all inputs whose memory a call writes to, in the library or after it
     unwrapped_inputs: input -> the ways to the tensors that it wraps, which the library takes in its place
     rounded: variant -> the type that its factors are rounded to, "int8" or "bfloat16"
     hidden_weights: whether wrappers take weights out of tensor subclasses, whose changes nobody would see
@@ -66,6 +67,7 @@ class CompiledGraph:
     written_inputs: list[int] = field(default_factory=list)
     copied_inputs: list[int] = field(default_factory=list)
     changes_inputs: bool = False
+    changed: set[int] = field(default_factory=set)
     unwrapped_inputs: dict[int, list[list[str]]] = field(default_factory=dict)
     rounded: dict[str, str] = field(default_factory=dict)
     hidden_weights: bool = False

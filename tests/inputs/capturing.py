@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import marshal
 import types
 from collections.abc import Callable
@@ -86,10 +87,14 @@ def captured(
             "dispatch": keys,
         }
         records, data = marshal.loads(marshal.dumps((inputs.records, data), 2))
-        names = trace.code.co_varnames[: trace.code.co_argcount]
-        given = dict(zip(names, args if frame_self is None else (frame_self, *args), strict=False))
-        if kwargs:  # of functions that take any
-            given[trace.code.co_varnames[len(names)]] = kwargs
+        cells = tuple(types.CellType() for _ in trace.code.co_freevars)
+        signature = inspect.signature(types.FunctionType(trace.code, {}, None, None, cells))
+        bound = signature.bind_partial(
+            *([] if frame_self is None else [frame_self]), *args, **kwargs
+        ).arguments
+        empty = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
+        rest = {name: empty[each.kind] for name, each in signature.parameters.items() if each.kind in empty}
+        given = {**rest, **bound}
         kept.append(Captured(records, data, trace.frame_globals, given))
 
     with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):

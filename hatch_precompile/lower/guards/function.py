@@ -18,7 +18,13 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guards.access import access, is_activated, require_container
-from hatch_precompile.lower.guards.inputs import require_hooks, require_inputs
+from hatch_precompile.lower.guards.inputs import (
+    require_apart,
+    require_hooks,
+    require_inputs,
+    require_lacking,
+    require_memory,
+)
 from hatch_precompile.lower.guards.leaves import require_leaf
 from hatch_precompile.lower.guards.modules import is_late, require_if_imported
 from hatch_precompile.lower.guards.subclasses import are_checked_by_names
@@ -115,10 +121,9 @@ class _Writer:
             self._relation(relation)
         for leaf in self.root.epilogue:
             self._expression(leaf)
-        copied = [self._by_source[name] for name in self.inputs.copied if name in self._by_source]
-        if len(copied) > 1:
-            ids = ", ".join(f"id({name})" for name in copied)
-            self.text.require(f"len({{{ids}}}) == {len(copied)}", "COPIED")
+        require_apart(self.text, self.inputs, self._by_source)
+        require_memory(self.text, self.inputs, self._by_source)
+        require_lacking(self.text, self.inputs, self.frame_globals)
         return LoweredGuards(
             source=self.text.source(),
             stub=self.text.stub(),

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guards.text import GuardText
 from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.guardtree import GuardNode
 
-__all__ = ["require_inputs", "require_hooks"]
+__all__ = ["require_apart", "require_inputs", "require_hooks", "require_lacking", "require_memory"]
 
 
 def require_inputs(text: GuardText, inputs: Inputs) -> None:
@@ -28,6 +29,54 @@ def require_inputs(text: GuardText, inputs: Inputs) -> None:
         same = "is" if call.value is None or isinstance(call.value, bool) else "=="
         expected = text.constant(call.value, None, call.where)
         text.require(f"{function}({', '.join(given)}) {same} {expected}", "PROCESS_STATE")
+
+
+def require_apart(text: GuardText, inputs: Inputs, by_source: dict[str, str]) -> None:
+    """Objects that the trace has told apart must be two here, too."""
+    pairs = [(_reached(one, by_source), _reached(other, by_source)) for one, other in inputs.apart]
+    for one, other in sorted(set(map(_sorted_pair, pairs))):
+        text.require(f"{one} is not {other}", "IDENTITY")
+    copied = [by_source[name] for name in inputs.copied if name in by_source]
+    if len(copied) > 1:
+        ids = ", ".join(f"id({name})" for name in copied)
+        text.require(f"len({{{ids}}}) == {len(copied)}", "COPIED")
+
+
+def require_memory(text: GuardText, inputs: Inputs, by_source: dict[str, str]) -> None:
+    """What a graph writes to must be in the memory of no other tensor that it takes."""
+    for written, others in inputs.memory:
+        one, other = (_tuple([_reached(name, by_source) for name in names]) for names in (written, others))
+        if len(written) + len(others) > 1:
+            text.require(f"apart_in_memory({one}, {other})", "MEMORY")
+
+
+def _reached(source: str, by_source: dict[str, str]) -> str:
+    """The variable with what dynamo reaches by that name."""
+    if source not in by_source:
+        raise Unsupported(
+            f"the trace needs {source} to be another object than others, and no guard reaches it",
+            advice="Pass it as an argument, or make it an attribute of the model.",
+        )
+    return by_source[source]
+
+
+def _tuple(names: list[str]) -> str:
+    return f"({''.join(f'{name}, ' for name in names)})"
+
+
+def _sorted_pair(pair: tuple[str, str]) -> tuple[str, str]:
+    one, other = sorted(pair)
+    return one, other
+
+
+def require_lacking(text: GuardText, inputs: Inputs, frame_globals: dict[str, Any]) -> None:
+    """A module or a class must not have got a name that the trace did not find there: it would be found
+    before a builtin, and before what a base has or `__getattr__` answers."""
+    for module_globals, names in inputs.hiding:
+        here = "G" if module_globals is frame_globals else text.constant(module_globals, None, "")
+        text.require(f"dict.keys({here}).isdisjoint({names!r})", "ABSENT")
+    for cls, count, names in inputs.lacking:
+        text.require(f"class_lacks({text.constant(cls, None, '')}, {count}, {names!r})", "ABSENT")
 
 
 def require_hooks(

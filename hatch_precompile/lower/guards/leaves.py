@@ -127,8 +127,21 @@ def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> Non
 
 def _dict_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     present, key = leaf.args[:2]
+    # What a class has is a proxy of a dict.
+    if not present and isinstance(node.value, dict) and node.accessor != "type_dict":
+        _dict_lacks(text, node, leaf, variable)
+        return
     name = text.constant(key, None, user_line(leaf))
     text.require(f"{name} {'in' if present else 'not in'} {variable}", "DICT_CONTAINS", leaf)
+
+
+def _dict_lacks(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """All keys that a dict was found without are asked for at once, with the first of them."""
+    missed = [other for other in node.leaves if other.kind == leaf.kind and not other.args[0]]
+    if leaf is missed[0]:
+        keys = list(dict.fromkeys(text.constant(other.args[1], None, user_line(other)) for other in missed))
+        text.require(f"dict.keys({variable}).isdisjoint(({', '.join(keys)},))", "DICT_CONTAINS", leaf)
+        text.by_kind["DICT_CONTAINS"] += len(keys) - 1
 
 
 def _set_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:

@@ -58,9 +58,12 @@ class Inputs:
     """records: compared when the entry is loaded; the rest is asked at each call as well.
 
     environment: (name, value or None); state: functions with what they answered; called: ids of the
-    modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword;
-    draws: whether the graph has random numbers;
-    copied: dynamo's names of objects that are not one another
+    modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword,
+    where their order is not seen; draws: whether the graph has random numbers;
+    copied: dynamo's names of objects that are not one another; apart: the same, of two each
+    lacking: (class, how many of its __mro__, names that none of these has)
+    hiding: (the globals of a module, names that are not among them)
+    memory: for each graph that writes to inputs, dynamo's names of these tensors, and of its other ones
     """
 
     records: tuple[Record, ...] = ()
@@ -70,6 +73,10 @@ class Inputs:
     variadic: str = ""
     draws: bool = False
     copied: tuple[str, ...] = ()
+    apart: tuple[tuple[str, str], ...] = ()
+    lacking: tuple[tuple[type, int, tuple[str, ...]], ...] = ()
+    hiding: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = ()
+    memory: Sequence[tuple[list[str], list[str]]] = ()
 
 
 def inputs_of(
@@ -110,17 +117,35 @@ def inputs_of(
         *map(writer.call, folded.calls),
     ]
     state = [call for call in folded.calls if call.state and call.function.__name__ not in _STEADY]
-    last = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
     return Inputs(
         tuple(records),
         tuple(sorted(folded.environment.items())),
         tuple(state),
         frozenset(folded.called),
-        code.co_varnames[last] if code.co_flags & inspect.CO_VARKEYWORDS else "",
+        _unordered_keywords(code, folded, tree),
         folded.draws,
         # Those that are one object are compared by a guard of dynamo's.
         tuple({identity: name for name, identity in folded.copied.items()}.values()),
+        tuple(sorted(folded.apart)),
+        tuple(writer.lacking()),
+        tuple(writer.hiding()),
     )
+
+
+def _unordered_keywords(code: CodeType, folded: Folded, tree: GuardNode) -> str:
+    """The parameter that takes any keyword, if nobody has seen in which order they came."""
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return ""
+    name = code.co_varnames[
+        code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    ]
+    given = {
+        key
+        for node in tree.children
+        if node.source == f"L[{name!r}]" and isinstance(node.value, dict)
+        for key in node.value
+    }
+    return "" if any(len(given.intersection(keys)) > 1 for keys in folded.orders_seen) else name
 
 
 class _Writer:
@@ -140,6 +165,15 @@ class _Writer:
                 self.reading.files.add(cls.__module__)
         for module in sorted(self.reading.files):
             yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+
+    def hiding(self) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+        """For the globals of a module, the names that it must not get."""
+        names: dict[str, set[str]] = {}
+        for kind, module, found in self.builtins():
+            names.setdefault(module, set()).update(found if kind == "builtins" else [found])
+        for module, hidden in sorted(names.items()):
+            if module in sys.modules and module.partition(".")[0] != "torch":
+                yield vars(sys.modules[module]), tuple(sorted(hidden))
 
     def builtins(self) -> Iterator[Record]:
         """Builtins that a global of the same name would hide. Dynamo guards the builtins themselves."""
@@ -201,8 +235,16 @@ class _Writer:
             registered = self.runtime.registered(dict(enumerate(classes)))
             yield ("classes", tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 
+    def lacking(self) -> Iterator[tuple[type, int, tuple[str, ...]]]:
+        """Of classes that guards can name. One that torch's parametrize makes is known by its parts."""
+        places = {cls: place for place, cls in enumerate(self._taking_part())}
+        asked = [(places[cls], count, cls) for cls, count in self.folded.lacking if cls in places]
+        for _, count, cls in sorted(asked, key=lambda one: one[:2]):
+            if not made_by_parametrize(cls):
+                yield cls, count, tuple(sorted(self.folded.lacking[cls, count]))
+
     def _names(self) -> frozenset[str]:
-        found = set(self.folded.attributes)
+        found = {*self.folded.attributes, *(name for names in self.folded.lacking.values() for name in names)}
         for code in self.folded.helpers:
             found.update(name for name in code.co_names if name not in self.reading.stored)
         for function in self.folded.functions:

@@ -76,6 +76,56 @@ APART Py_ssize_t size_of_dict(PyObject *value) {
     return -1;
 }
 
+// Python 3.11 gives a dict another number whenever it changes; 0 where that is not so.
+static inline uint64_t version_of(PyObject *dict) {
+#if PY_VERSION_HEX < 0x030C0000
+    return ((PyDictObject *)dict)->ma_version_tag;
+#else
+    return 0;
+#endif
+}
+
+// Whether a dict has none of these keys. `seen`: NULL, or the number of the dict when it last had none.
+APART int dict_lacks(PyObject *dict, PyObject *keys, uint64_t *seen) {
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "keys of what is no dict");
+        return -1;
+    }
+    if (seen && *seen && *seen == version_of(dict)) return 1;
+    for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(keys); place++) {
+        int found = PyDict_Contains(dict, PyTuple_GET_ITEM(keys, place));
+        if (found) return found < 0 ? -1 : 0;
+    }
+    if (seen) *seen = version_of(dict);
+    return 1;
+}
+
+// Whether the first `count` classes that a class finds names in have none of these. Python numbers classes, and
+// gives another number to one that has changed, or a base of it: `seen` is that of the last answer.
+APART int class_lacks(PyObject *cls, Py_ssize_t count, PyObject *names, uint64_t *seen) {
+    if (!PyType_Check(cls)) {
+        PyErr_SetString(PyExc_TypeError, "names of what is no class");
+        return -1;
+    }
+    PyTypeObject *type = (PyTypeObject *)cls;
+    int numbered = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG);
+    if (numbered && type->tp_version_tag && type->tp_version_tag == *seen) return 1;
+    PyObject *bases = type->tp_mro;
+    for (Py_ssize_t place = 0; place < count && place < PyTuple_GET_SIZE(bases); place++) {
+        PyObject *own = PyObject_GetAttr(PyTuple_GET_ITEM(bases, place), word_dict); // a proxy of a dict
+        int lacks = own ? 1 : -1;
+        for (Py_ssize_t name = 0; lacks == 1 && name < PyTuple_GET_SIZE(names); name++) {
+            int found = PySequence_Contains(own, PyTuple_GET_ITEM(names, name));
+            if (found) lacks = found < 0 ? -1 : 0;
+        }
+        Py_XDECREF(own);
+        if (lacks != 1) return lacks;
+    }
+    (void)_PyType_Lookup(type, word_dict); // which numbers it
+    *seen = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+    return 1;
+}
+
 static inline int is_size(Py_ssize_t size, Py_ssize_t expected) { return size < 0 ? -1 : size == expected; }
 
 APART void set(PyObject **place, PyObject *value) { Py_XSETREF(*place, value); }

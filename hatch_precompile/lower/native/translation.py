@@ -60,12 +60,14 @@ class Translation:
         self.parts = {node.name: _given(node) for node in self.functions if node.name != "guard"}
         self.names: list[str] = []
         self.literals: list[object] = []
+        self.memories = 0
         self._keys: dict[str, int] = {}
         self._bodies = [_Function(self, node) for node in self.functions]
 
     def source(self) -> str:
         heads = [function.head() + ";" for function in self._bodies]
-        source = "\n".join([*heads, *(function.source() for function in self._bodies)])
+        seen = f"static uint64_t {self.prefix}_seen[{self.memories or 1}];"
+        source = "\n".join([seen, *heads, *(function.source() for function in self._bodies)])
         # Literals come after all names, whose number is known now.
         return re.sub(r"K_LITERAL\[(\d+)\]", lambda match: f"K[{len(self.names) + int(match[1])}]", source)
 
@@ -277,6 +279,8 @@ class _Function:
             return self._comparison(test.left, test.ops[0], test.comparators[0])
         if isinstance(test, ast.Attribute) and test.attr == "__dict__":
             return f"has_attributes({self._value(test.value)})"
+        if isinstance(test, ast.Call) and (lacking := self._lacking(test)) is not None:
+            return lacking
         return f"PyObject_IsTrue({self._value(test)})"
 
     def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> str:
@@ -290,6 +294,26 @@ class _Function:
         if size is not None:
             return f"is_size({size}, {ast.unparse(right)})"
         return f"compared({self._value(left)}, {self._value(right)}, {_COMPARISONS[type(how)]})"
+
+    def _lacking(self, test: ast.Call) -> str | None:
+        """`dict.keys(v1).isdisjoint(('a', 'b'))`, and `class_lacks(c1, 2, ('a', 'b'))`"""
+        if isinstance(test.func, ast.Attribute) and test.func.attr == "isdisjoint":
+            of = _argument_of(test.func.value, "dict.keys")
+            if of is None:
+                return None
+            dict_and_names = f"{self._value(of)}, {self._value(test.args[0])}"
+            of_module = isinstance(of, ast.Name) and of.id not in self.places
+            return f"dict_lacks({dict_and_names}, {self._memory() if of_module else 'NULL'})"
+        if isinstance(test.func, ast.Name) and test.func.id == "class_lacks":
+            cls, count, names = test.args
+            class_and_names = f"{self._value(cls)}, {ast.unparse(count)}, {self._value(names)}"
+            return f"class_lacks({class_and_names}, {self._memory()})"
+        return None
+
+    def _memory(self) -> str:
+        """Where a check of a class or a module keeps what it was like when it last agreed."""
+        self.text.memories += 1
+        return f"&{self.text.prefix}_seen[{self.text.memories - 1}]"
 
     def _identity(self, value: ast.expr) -> str:
         kind = _argument_of(value, "type")

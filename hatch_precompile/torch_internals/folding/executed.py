@@ -23,6 +23,7 @@ from torch._library import autograd, simple_registry
 
 import hatch_precompile
 from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals.folding.lookups import objects_apart
 from hatch_precompile.torch_internals.folding.results import (
     asked_environment,
     closure_of,
@@ -101,6 +102,7 @@ def _compile(own: Callable[..., Any]) -> Callable[..., Any]:
     """Inductor takes operators, and knows nothing of the program. It is not made slower by our looking."""
 
     def call_user_compiler(self: Any, *args: Any, **kwargs: Any) -> Any:
+        objects_apart()  # all is traced, and guards are still to be made
         before = sys.getprofile()
         sys.setprofile(None)
         try:

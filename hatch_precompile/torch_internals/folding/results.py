@@ -61,6 +61,11 @@ class Folded:
     absent: (module, name) of attributes that were asked for and are not there
     copied: dynamo's name -> identity, of objects that copy.deepcopy has told apart
     inserted: dynamo's sets whose order is that in which the traced code has added to them, by id
+    lacking: (class, how many of its __mro__) -> names that these were found not to have
+    apart: dynamo's names of two objects that are not the same one
+    met: objects from outside of the trace, with dynamo's variables for them, by id
+    written: of those, the ones that the traced code has changed, by dynamo's names
+    orders_seen: the keys of dicts whose order the traced code has seen
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
     closures: what was in the cells of those of them that have any, by its ids; None for an empty one
     draws: whether the graph has random numbers
@@ -90,6 +95,11 @@ class Folded:
     copied: dict[str, int] = field(default_factory=dict)
     inserted: dict[int, Any] = field(default_factory=dict)
     operators: dict[str, str] = field(default_factory=dict)
+    lacking: dict[tuple[type, int], set[str]] = field(default_factory=dict)
+    apart: set[tuple[str, str]] = field(default_factory=set)
+    met: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    written: dict[str, Any] = field(default_factory=dict)
+    orders_seen: set[tuple[Any, ...]] = field(default_factory=set)
 
 
 _KEPT = "_precompile_folded"

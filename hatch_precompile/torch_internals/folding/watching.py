@@ -22,6 +22,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.torch_internals.folding.attributes import watch_attributes
 from hatch_precompile.torch_internals.folding.calls import watch_calls
 from hatch_precompile.torch_internals.folding.executed import watch_executed
+from hatch_precompile.torch_internals.folding.lookups import watch_lookups
 from hatch_precompile.torch_internals.folding.results import (
     asked_environment,
     folded,
@@ -57,6 +58,7 @@ def watching_folding() -> Iterator[None]:
         watch_executed(watch)
         _watch_code(watch)
         watch_attributes(watch)
+        watch_lookups(watch)
         watch_values(watch)
         watch_calls(watch)
         yield

@@ -1,0 +1,308 @@
+"""Notes what a trace asked a live object and did not get there: a name, a key, another object's identity.
+
+Dynamo guards what it finds. Where it does not find something it goes on, to the class, to `__getattr__`, to
+an `except`, and keeps no note of it. Here each such answer becomes a guard of dynamo's own kind, or a fact of
+the entry: names that a class does not have, objects that are not one another, an order that was seen. Every
+lookup that ends without a value passes one of these functions.
+
+Seen in torch 2.13.0. Newer versions send every attribute through one function (pytorch 187532).
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from hatch_precompile.torch_internals.folding.results import constants, folded, stop
+
+__all__ = ["objects_apart", "watch_lookups"]
+
+
+def watch_lookups(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.side_effects import SideEffects
+    from torch._dynamo.variables import dicts, nn_module, user_defined
+
+    watch(user_defined.UserDefinedObjectVariable, "generic_getattr", _attribute_of_object)
+    watch(nn_module.UnspecializedNNModuleVariable, "getattr_helper", _registered)
+    for module in _modules_with("raise_observed_exception"):
+        watch(module, "raise_observed_exception", _raised)
+    for module in _modules_with("vt_identity_compare"):
+        watch(module, "vt_identity_compare", _compared)
+    for name in ("_track_obj", "track_mutable"):
+        watch(SideEffects, name, _met)
+    for name in ("mutation", "store_attr"):
+        watch(SideEffects, name, _written)
+    watch(dicts.ConstDictVariable, "call_method", _keys_asked_for)
+    for name in ("tp_iter_impl", "unpack_var_sequence"):
+        watch(dicts.ConstDictVariable, name, _keys_seen)
+    watch(dicts.ConstDictVariable, "reconstruct", _keys_given_out)
+
+
+def _modules_with(name: str) -> list[ModuleType]:
+    """The modules of dynamo's variables that have a function by that name among their globals."""
+    import torch._dynamo.variables as package
+
+    found = [module for key, module in sorted(sys.modules.items()) if key.startswith(package.__name__ + ".")]
+    return [module for module in found if name in vars(module)]
+
+
+# -- names and keys --------------------------------------------------------------------------------
+
+
+def _attribute_of_object(own: Callable[..., Any]) -> Callable[..., Any]:
+    """An object's `__dict__` comes before what its class has, unless that is a data descriptor, and both come
+    before `__getattr__`, which answers for registered modules, parameters and buffers."""
+
+    def generic_getattr(self: Any, tx: Any, name: str) -> Any:
+        if self.source is not None and not _changed_by_trace(self, tx, name):
+            cls = type(self.value)
+            place, of_class = _of_class(cls, name)
+            own_names = getattr(self.value, "__dict__", None)
+            if inspect.isdatadescriptor(of_class):
+                _not_of_classes(cls, place, name)
+            elif own_names is None or name not in own_names:
+                _not_of_classes(cls, place, name)
+                if own_names is not None:
+                    _not_its_own(self.source, name)
+        return own(self, tx, name)
+
+    return generic_getattr
+
+
+def _of_class(cls: type, name: str) -> tuple[int, Any]:
+    """How many classes a name was not found in, from the class itself on to its bases, and what the next has
+    there."""
+    for place, base in enumerate(cls.__mro__):
+        if name in vars(base):
+            return place, vars(base)[name]
+    return len(cls.__mro__), None
+
+
+def _changed_by_trace(variable: Any, tx: Any, name: str) -> bool:
+    """Whether the traced code itself has given the object that attribute, or another `__dict__`."""
+    pending = tx.output.side_effects.has_pending_mutation_of_attr
+    return bool(pending(variable, name) or pending(variable, "__dict__"))
+
+
+def _not_its_own(source: Any, name: str) -> None:
+    from torch._dynamo.guards import GuardBuilder, install_guard
+
+    guard = functools.partial(GuardBuilder.NOT_PRESENT_IN_GENERIC_DICT, attr=name)
+    install_guard(source.make_guard(guard))
+
+
+def _not_of_classes(cls: type, count: int, name: str) -> None:
+    """The first classes, so many, of those that a name is looked up in, the class itself being the first."""
+    if count:
+        folded().lacking.setdefault((cls, count), set()).add(name)
+
+
+def _registered(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Torch's `Module.__getattr__`, as dynamo does it: one dict after the other."""
+
+    def getattr_helper(self: Any, tx: Any, field: str, name_vt: Any) -> Any:
+        found = own(self, tx, field, name_vt)
+        if found is None:
+            _without_key(_plain_dict(self.var_getattr(tx, field)), tx, name_vt)
+        return found
+
+    return getattr_helper
+
+
+def _plain_dict(variable: Any) -> Any:
+    """The dict inside a variable for an object of a class derived from dict."""
+    inner = getattr(variable, "_base_vt", None)
+    return variable if inner is None else inner
+
+
+def _without_key(variable: Any, tx: Any, key: Any) -> None:
+    variable.install_dict_contains_guard(tx, [key])
+
+
+def _raised(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What dynamo raises in the traced code's place, for a name or a key that is not there."""
+
+    def raise_observed_exception(exc_type: type[BaseException], tx: Any, **given: Any) -> Any:
+        if issubclass(exc_type, (AttributeError, KeyError)):
+            asked = sys._getframe(1).f_locals
+            if "self" in asked:
+                _missed(asked.get("obj") or asked["self"], tx, exc_type, asked)
+            elif asked.get("source") is not None and issubclass(exc_type, AttributeError):
+                _has_not(asked["source"].base, asked["name"])  # fn_var_getattr
+        return own(exc_type, tx, **given)
+
+    return raise_observed_exception
+
+
+def _missed(variable: Any, tx: Any, kind: type[BaseException], asked: dict[str, Any]) -> None:
+    """asked: the local variables of dynamo's function that found nothing."""
+    source = getattr(variable, "source", None)
+    if source is None:
+        return  # the trace's own object: what it has follows from all else
+    if issubclass(kind, KeyError):
+        key = asked.get("arg") or asked.get("key") or next(iter(asked.get("args") or ()), None)
+        if hasattr(variable, "install_dict_contains_guard"):
+            if key is None:
+                variable.install_dict_keys_match_guard()  # popitem() of an empty one
+            else:
+                _without_key(variable, tx, key)
+        return
+    name = asked.get("name") or asked.get("attr_name")
+    if not isinstance(name, str):
+        stop(f"an attribute that a {variable.python_type_name()} does not have", "Ask with hasattr().")
+        return
+    value = vars(variable).get("value")
+    if isinstance(value, type):
+        _not_of_classes(value, len(value.__mro__), name)
+    elif isinstance(value, ModuleType):
+        _not_its_own(source, name)
+    elif not hasattr(type(variable), "generic_getattr"):  # which has asked already
+        _has_not(source, name)
+
+
+def _has_not(source: Any, name: str) -> None:
+    from torch._dynamo.guards import GuardBuilder, install_guard
+
+    install_guard(source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
+
+
+# -- identity --------------------------------------------------------------------------------------
+
+
+def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a is b`, and what comes to it: `a == b` of objects without an `__eq__`, `a in [b]`."""
+
+    def vt_identity_compare(left: Any, right: Any) -> Any:
+        result = own(left, right)
+        if result is not None and not result.as_python_constant():
+            _apart(left, right)
+        return result
+
+    return vt_identity_compare
+
+
+def _apart(one: Any, other: Any) -> None:
+    names = [_source_of(one), _source_of(other)]
+    if None not in names and _type_of(one) is _type_of(other):
+        for name in names:
+            _keep_in_tree(name)
+        folded().apart.add((names[0].name, names[1].name))
+
+
+# What guards compare by identity, each with what it was, or by its value.
+_KNOWN = (
+    ModuleType,
+    FunctionType,
+    BuiltinFunctionType,
+    type,
+    enum.Enum,
+    *(bool, int, float, complex, str, bytes, type(None), type(...)),
+)
+
+
+def _source_of(variable: Any) -> Any:
+    """Where an object is from, if another one may be there in its place without a guard that sees it."""
+    from torch._dynamo.source import is_from_skip_guard_source
+
+    realized = variable.realize()
+    real = realized.get_real_python_backed_value()
+    source = realized.source
+    if (
+        source is None
+        or isinstance(real, _KNOWN)
+        or realized.is_tensor()
+        or is_from_skip_guard_source(source)
+    ):
+        return None  # tensors are told apart with their check
+    return source
+
+
+def _type_of(variable: Any) -> Any:
+    try:
+        return variable.python_type()
+    except NotImplementedError:
+        return type(variable)
+
+
+def _keep_in_tree(source: Any) -> None:
+    """Have dynamo's guards reach a value, so that more can be asked of it."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+
+    install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
+
+
+def _met(own: Callable[..., Any]) -> Callable[..., Any]:
+    def _track_obj(self: Any, item: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
+        result = own(self, item, variable, *args, **kwargs)
+        if variable.source is not None:
+            folded().met[id(item)] = item, variable
+        return result
+
+    return _track_obj
+
+
+def _written(own: Callable[..., Any]) -> Callable[..., Any]:
+    def write(self: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
+        if variable.source is not None:
+            folded().written[variable.source.name] = variable
+        return own(self, variable, *args, **kwargs)
+
+    return write
+
+
+def objects_apart() -> None:
+    """At the end of a trace: an object that it has written to was none of the others that it has met, of the
+    same type. What it wrote would be seen in them."""
+    found = folded()
+    by_type: dict[type, list[Any]] = {}
+    for item, variable in found.met.values():
+        by_type.setdefault(type(item), []).append(variable)
+    for written in found.written.values():
+        item = next((item for item, variable in found.met.values() if variable is written), None)
+        for other in by_type.get(type(item), ()):
+            if other is not written:
+                _apart(written, other)
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+_SHOWING_ORDER = {"items", "keys", "values", "popitem", "__reversed__", "__iter__", "__repr__", "__str__"}
+
+
+def _see_keys(variable: Any) -> None:
+    """Whoever goes through a dict sees its order. That of a call's keywords goes on, from one `**` to the
+    next, into dicts of the trace's own, so that these are known by their keys."""
+    names, _ = constants([key.vt for key in variable.items], {}) or ((), {})
+    folded().orders_seen.add(names)
+    variable.install_dict_keys_match_guard()
+
+
+def _keys_asked_for(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name in _SHOWING_ORDER:
+            _see_keys(self)
+        return own(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+def _keys_seen(own: Callable[..., Any]) -> Callable[..., Any]:
+    def go_through(self: Any, tx: Any) -> Any:
+        _see_keys(self)
+        return own(self, tx)
+
+    return go_through
+
+
+def _keys_given_out(own: Callable[..., Any]) -> Callable[..., Any]:
+    def reconstruct(self: Any, codegen: Any) -> Any:
+        _see_keys(self)
+        return own(self, codegen)
+
+    return reconstruct
