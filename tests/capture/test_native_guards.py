@@ -14,6 +14,7 @@ import torch
 
 from hatch_precompile.lower.guards.function import function_codes
 from hatch_precompile.lower.native.library import NativeGuards
+from hatch_precompile.runtime import runtime
 from tests.differential.harness import native
 
 Guard = Callable[[dict[str, Any]], bool]
@@ -123,6 +124,10 @@ CONDITIONS = [
         "dict.__getitem__(v0, 'p').real == 3",
         "dict.__contains__(v0, 'p')",
         "dict.get(v0, 'p') == 3",
+        "dict.keys(v0).isdisjoint(('p', 'q'))",
+        "dict.keys(v0).isdisjoint((c0,))",
+        "class_lacks(type(v0), 1, ('p', '__iter__'))",
+        "class_lacks(type(v0), 9, ('p', 'keys'))",
         "v0 == (1, 2, 3)",
         "type(v0) is type(c0)",
         "math.isnan(v0)",
@@ -134,7 +139,8 @@ CONDITIONS = [
 def guards() -> dict[str, tuple[Guard, Guard]]:
     import math
 
-    constants = {"c0": 3, "c1": Plain, "c2": ["p"], "math": math}
+    class_lacks = runtime("inputs").class_lacks
+    constants = {"c0": 3, "c1": Plain, "c2": ["p"], "math": math, "class_lacks": class_lacks}
     return {
         condition: both(f"v0 = L['x']\n{CHECK.format(condition)}", **constants) for condition in CONDITIONS
     }
@@ -161,6 +167,60 @@ def test_an_exception_of_python_code_comes_through() -> None:
     with pytest.raises(RuntimeError, match="p"):
         made({"x": Raises()})
     assert made({"x": Plain()}) is False
+
+
+def test_what_a_dict_lacks_is_asked_again_when_it_has_changed() -> None:
+    _, made = both("v0 = L['x']\nif not (dict.keys(v0).isdisjoint(('p', 'q'))): return False")
+    _, other = both("v0 = L['x']\nif not (dict.keys(v0).isdisjoint(('r',))): return False")
+    for value in ({}, {"a": 1}, Counts(a=1), vars(Plain(a=1)), {str(number): 0 for number in range(99)}):
+        assert [made({"x": value}), made({"x": value}), other({"x": value})] == [True, True, True]
+        value["r"] = 1
+        assert [made({"x": value}), other({"x": value})] == [True, False]
+        value["q"] = 1
+        assert [made({"x": value}), made({"x": value})] == [False, False]
+        del value["q"], value["r"]
+        assert [made({"x": value}), other({"x": value})] == [True, True]
+
+
+def test_an_instance_is_asked_again_whichever_way_it_has_changed() -> None:
+    _, made = both("v0 = L['x'].__dict__\nif not (dict.keys(v0).isdisjoint(('p',))): return False")
+    ways: list[Callable[[Any], Any]] = [
+        lambda value: setattr(value, "p", 1),
+        lambda value: vars(value).update(p=1),
+        lambda value: vars(value).setdefault("p", 1),
+        lambda value: object.__setattr__(value, "p", 1),
+        lambda value: setattr(value, "__dict__", {"p": 1}),
+    ]
+    for number, way in enumerate(ways * 20):
+        value = Plain(a=1, b=number)
+        assert [made({"x": value}) for _ in range(3)] == [True] * 3
+        value.b = 2
+        assert made({"x": value}) is True
+        way(value)
+        assert made({"x": value}) is False, number
+
+
+def test_what_a_class_lacks_is_asked_again_when_it_or_a_base_has_changed() -> None:
+    class Base:
+        pass
+
+    class Derived(Base):
+        pass
+
+    class_lacks = runtime("inputs").class_lacks
+    body = "if not (class_lacks(c0, {}, ('p', 'q'))): return False"
+    guards = [both(body.format(count), c0=Derived, class_lacks=class_lacks) for count in (1, 3)]
+
+    def answers() -> list[list[Any]]:
+        return [[guard({}) for guard in pair] for pair in guards]
+
+    assert answers() == answers() == [[True] * 2] * 2
+    Base.q = 1  # type: ignore[attr-defined]
+    assert answers() == [[True] * 2, [False] * 2]
+    Derived.p = 1  # type: ignore[attr-defined]
+    assert answers() == [[False] * 2] * 2
+    del Base.q, Derived.p  # type: ignore[attr-defined]
+    assert answers() == [[True] * 2] * 2
 
 
 def test_hits_are_counted() -> None:
@@ -261,8 +321,6 @@ def test_the_same_guards_are_the_same_bytes(tmp_path: Any) -> None:
 
 
 def test_another_number_of_constants_is_refused(tmp_path: Any) -> None:
-    from hatch_precompile.runtime import runtime
-
     guards = NativeGuards()
     guards.add("def guard(L):\n    if not (L is c0): return False\n    return True\n")
     assert not guards.compile(tmp_path / "guards.so")

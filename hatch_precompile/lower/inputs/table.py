@@ -1,8 +1,8 @@
 """Everything an entry depends on: the table that docs/inputs.md is made from.
 
-Guards cover what dynamo takes for variable. The rest it takes for constant, and most of that is so in one
-process only. The places where dynamo does so are watched in torch_internals/folding/watching.py; records.py
-writes a record for each thing, and templates/inputs.py compares it.
+Guards cover the values that dynamo takes for variable. The rest it takes for constant, or does not note that
+it was not there. The places where it does so are watched in torch_internals/folding/; writer.py makes
+a record of each thing, and templates/inputs.py compares it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ _CHANGED = "tests/inputs/test_inputs.py::test_what_has_changed_before_the_first_
 _EXECUTED = "tests/inputs/test_executed.py::test_what_has_changed_before_the_first_call_is_not_served"
 _AT_CALL = "tests/inputs/test_inputs.py::test_what_may_change_between_calls_is_asked_at_each"
 _REFUSED = "tests/inputs/test_inputs.py::test_what_cannot_be_compared_stops_the_build"
+_ASKED = "tests/inputs/test_asked.py::test_it_is_not_served_where_it_is_there"
 _UNUSED = "tests/inputs/test_inputs.py::test_what_the_trace_did_not_use_may_change"
 
 _LEFT_OUT = "left out"
@@ -197,8 +198,8 @@ INPUTS = (
         "builtins",
         "Builtins such as `round`",
         "that no global hides them",
-        "load",
-        _LEFT_OUT,
+        "load and each call",
+        f"{_LEFT_OUT}; later {_MISS}",
         _EXECUTED,
         "a global that hides a builtin",
     ),
@@ -206,8 +207,8 @@ INPUTS = (
         "absent",
         "Attributes that modules and functions do not have, where the code asks for them",
         "that they are not there",
-        "load",
-        _LEFT_OUT,
+        "load and each call",
+        f"{_LEFT_OUT}; later {_MISS}",
         _EXECUTED,
         "an attribute that was tried",
     ),
@@ -227,6 +228,48 @@ INPUTS = (
         "each call",
         _MISS,
         "tests/inputs/test_executed.py::test_what_an_object_does_not_have_may_come",
+    ),
+    Input(
+        "",
+        'Keys that the code asked a dict for in vain, as in `try: cfg["gain"]`, `except KeyError`',
+        "that they are not there",
+        "each call",
+        _MISS,
+        _ASKED,
+    ),
+    Input(
+        "",
+        "Attributes for which an object's class, a base of it or `__getattr__` answered, or nobody: methods, "
+        "registered submodules, parameters and buffers, what a wrapper asks for in what it wraps",
+        "that neither the object's `__dict__`, nor a class before the one that answered has them",
+        "each call",
+        _MISS,
+        _ASKED,
+    ),
+    Input(
+        "",
+        "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), and those that it "
+        "has written to, beside others of their type",
+        "that they are not the same object",
+        "each call",
+        _MISS,
+        _ASKED,
+    ),
+    Input(
+        "",
+        "The order of keywords, where the code goes through them, also after handing them on",
+        "the order",
+        "each call",
+        _MISS,
+        _ASKED,
+    ),
+    Input(
+        "",
+        "Memory of tensors that the call writes to",
+        "that no other tensor of the graph lies there",
+        "each call",
+        _MISS,
+        "tests/capture/test_memory.py::test_what_shares_memory_with_what_is_written_is_refused",
     ),
     Input(
         "environment",
@@ -359,10 +402,12 @@ _HEAD = """# What an entry depends on
 
 <!-- Made from hatch_precompile/lower/inputs/table.py by `make reference`. Change it there. -->
 
-Dynamo's guards are complete within one process. What cannot change there it takes for constant: source code,
-the environment, what a class has. A wheel's entries come into other processes, where just these things are
-otherwise. So whatever the trace took for constant is an *input* of the entry. It is recorded when the wheel
-is built and compared where the wheel runs, or the build stops and says why.
+A trace asks the program's objects questions, and rests on every answer: "this value", "no such key", "not in
+its `__dict__`, so the class's", "another object", "in this order". Dynamo guards values. What cannot change
+within its process, such as source code, and what it looked for and did not find, it does not guard; and a
+wheel's entries come into other processes. So every answer that dynamo has no guard for is an *input* of the
+entry: it is recorded when the wheel is built and compared where the wheel runs, or the build stops and says
+why. Each kind is watched where dynamo itself asks (`torch_internals/folding/`), not program by program.
 
 Inputs are compared when an entry is *loaded*, that is by the first call that gets past its first checks. What
 may change between two calls is asked again at *each call*, among the guards. An entry that is *left out* is

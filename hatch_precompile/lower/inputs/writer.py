@@ -126,10 +126,17 @@ def inputs_of(
         folded.draws,
         # Those that are one object are compared by a guard of dynamo's.
         tuple({identity: name for name, identity in folded.copied.items()}.values()),
-        tuple(sorted(folded.apart)),
+        tuple(sorted(pair for pair in folded.apart if _made_by_call(code).isdisjoint(pair))),
         tuple(writer.lacking()),
         tuple(writer.hiding()),
     )
+
+
+def _made_by_call(code: CodeType) -> set[str]:
+    """Dynamo's names of what Python makes anew for each call: the parameters that take any argument."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    more = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return {f"L[{name!r}]" for name in code.co_varnames[count : count + more]}
 
 
 def _unordered_keywords(code: CodeType, folded: Folded, tree: GuardNode) -> str:

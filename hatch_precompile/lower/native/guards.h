@@ -76,7 +76,7 @@ APART Py_ssize_t size_of_dict(PyObject *value) {
     return -1;
 }
 
-// Python 3.11 gives a dict another number whenever it changes; 0 where that is not so.
+// Python 3.11 gives a dict another number whenever it changes, and no two dicts the same; 0 elsewhere.
 static inline uint64_t version_of(PyObject *dict) {
 #if PY_VERSION_HEX < 0x030C0000
     return ((PyDictObject *)dict)->ma_version_tag;
@@ -85,18 +85,30 @@ static inline uint64_t version_of(PyObject *dict) {
 #endif
 }
 
-// Whether a dict has none of these keys. `seen`: NULL, or the number of the dict when it last had none.
-APART int dict_lacks(PyObject *dict, PyObject *keys, uint64_t *seen) {
+// Dicts that had none of some keys. A model has a dict for each of its modules, and they hardly ever change.
+static struct {
+    PyObject *dict;
+    uint64_t version, keys;
+} lacking[1024];
+
+// Whether a dict has none of these keys. `number`: the same for the same keys, or 0.
+APART int dict_lacks(PyObject *dict, PyObject *keys, uint64_t number) {
     if (!PyDict_Check(dict)) {
         PyErr_SetString(PyExc_TypeError, "keys of what is no dict");
         return -1;
     }
-    if (seen && *seen && *seen == version_of(dict)) return 1;
-    for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(keys); place++) {
-        int found = PyDict_Contains(dict, PyTuple_GET_ITEM(keys, place));
+    uint64_t version = version_of(dict);
+    size_t place = (((uintptr_t)dict >> 4) * 0x9E3779B97F4A7C15ull ^ number) >> 54;
+    if (version && number && lacking[place].version == version && lacking[place].dict == dict &&
+        lacking[place].keys == number)
+        return 1;
+    for (Py_ssize_t key = 0; key < PyTuple_GET_SIZE(keys); key++) {
+        int found = PyDict_Contains(dict, PyTuple_GET_ITEM(keys, key));
         if (found) return found < 0 ? -1 : 0;
     }
-    if (seen) *seen = version_of(dict);
+    lacking[place].dict = dict;
+    lacking[place].version = version;
+    lacking[place].keys = number;
     return 1;
 }
 

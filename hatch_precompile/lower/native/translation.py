@@ -8,6 +8,7 @@ anything that is not known here stays Python.
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -60,13 +61,13 @@ class Translation:
         self.parts = {node.name: _given(node) for node in self.functions if node.name != "guard"}
         self.names: list[str] = []
         self.literals: list[object] = []
-        self.memories = 0
+        self.classes = 0  # that are asked for names
         self._keys: dict[str, int] = {}
         self._bodies = [_Function(self, node) for node in self.functions]
 
     def source(self) -> str:
         heads = [function.head() + ";" for function in self._bodies]
-        seen = f"static uint64_t {self.prefix}_seen[{self.memories or 1}];"
+        seen = f"static uint64_t {self.prefix}_seen[{self.classes or 1}];"
         source = "\n".join([seen, *heads, *(function.source() for function in self._bodies)])
         # Literals come after all names, whose number is known now.
         return re.sub(r"K_LITERAL\[(\d+)\]", lambda match: f"K[{len(self.names) + int(match[1])}]", source)
@@ -301,19 +302,14 @@ class _Function:
             of = _argument_of(test.func.value, "dict.keys")
             if of is None:
                 return None
-            dict_and_names = f"{self._value(of)}, {self._value(test.args[0])}"
-            of_module = isinstance(of, ast.Name) and of.id not in self.places
-            return f"dict_lacks({dict_and_names}, {self._memory() if of_module else 'NULL'})"
+            (keys,) = test.args
+            return f"dict_lacks({self._value(of)}, {self._value(keys)}, {_number_of(keys)})"
         if isinstance(test.func, ast.Name) and test.func.id == "class_lacks":
             cls, count, names = test.args
-            class_and_names = f"{self._value(cls)}, {ast.unparse(count)}, {self._value(names)}"
-            return f"class_lacks({class_and_names}, {self._memory()})"
+            self.text.classes += 1
+            seen = f"&{self.text.prefix}_seen[{self.text.classes - 1}]"
+            return f"class_lacks({self._value(cls)}, {ast.unparse(count)}, {self._value(names)}, {seen})"
         return None
-
-    def _memory(self) -> str:
-        """Where a check of a class or a module keeps what it was like when it last agreed."""
-        self.text.memories += 1
-        return f"&{self.text.prefix}_seen[{self.text.memories - 1}]"
 
     def _identity(self, value: ast.expr) -> str:
         kind = _argument_of(value, "type")
@@ -417,6 +413,15 @@ def _asks_part(statement: ast.stmt) -> ast.Call | None:
     named = test.left if isinstance(test, ast.Compare) else None
     call = named.value if isinstance(named, ast.NamedExpr) else None
     return call if isinstance(call, ast.Call) else None
+
+
+def _number_of(keys: ast.expr) -> str:
+    """A number for literal keys, the same for the same ones; 0 for others."""
+    try:
+        _literal(keys)
+    except ValueError:
+        return "0"
+    return f"0x{hashlib.sha256(ast.unparse(keys).encode()).hexdigest()[:16]}ull"
 
 
 def _is_part(test: ast.expr, parts: dict[str, int]) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.folding.results import constants, folded, stop
 
 __all__ = ["objects_apart", "watch_lookups"]
@@ -60,7 +61,8 @@ def _attribute_of_object(own: Callable[..., Any]) -> Callable[..., Any]:
     before `__getattr__`, which answers for registered modules, parameters and buffers."""
 
     def generic_getattr(self: Any, tx: Any, name: str) -> Any:
-        if self.source is not None and not _changed_by_trace(self, tx, name):
+        looked_up = self.source is not None and name not in ("__class__", "__dict__")
+        if looked_up and not _changed_by_trace(self, tx, name):
             cls = type(self.value)
             place, of_class = _of_class(cls, name)
             own_names = getattr(self.value, "__dict__", None)
@@ -195,6 +197,9 @@ def _apart(one: Any, other: Any) -> None:
         folded().apart.add((names[0].name, names[1].name))
 
 
+# Dicts that every module has of its own.
+_OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *runtime("inputs").HOOKS}
+
 # What guards compare by identity, each with what it was, or by its value.
 _KNOWN = (
     ModuleType,
@@ -211,16 +216,12 @@ def _source_of(variable: Any) -> Any:
     from torch._dynamo.source import is_from_skip_guard_source
 
     realized = variable.realize()
-    real = realized.get_real_python_backed_value()
     source = realized.source
-    if (
-        source is None
-        or isinstance(real, _KNOWN)
-        or realized.is_tensor()
-        or is_from_skip_guard_source(source)
-    ):
-        return None  # tensors are told apart with their check
-    return source
+    known = isinstance(realized.get_real_python_backed_value(), _KNOWN)
+    if source is None or known or realized.is_tensor():  # tensors are told apart with their check
+        return None
+    of_module = getattr(source, "member", None) in _OF_MODULES
+    return None if of_module or is_from_skip_guard_source(source) else source
 
 
 def _type_of(variable: Any) -> Any:
