@@ -11,6 +11,7 @@ __all__ = ["words_of_absence"]
 
 _LACKS = re.compile(r"dict\.keys\((?P<dict>\w+)\)\.isdisjoint\((?P<keys>\(.*\))\)")
 _CLASS_LACKS = re.compile(r"class_lacks\((?P<cls>\w+), (?P<count>\d+), (?P<names>\(.*\))\)")
+_CLASS_HAS = re.compile(r"class_has\((?P<cls>\w+), (?P<special>\w+), (?P<names>\(.*\))\)")
 _APART = re.compile(r"(?P<one>v\d+) is not (?P<other>v\d+)")
 
 
@@ -41,6 +42,11 @@ def words_of_absence(
         return (
             f"built without {_there(have, found['names'])} in the class {cls.__qualname__}, which has it now"
         )
+    if found := _CLASS_HAS.fullmatch(check):
+        cls = constants[found["cls"]]
+        have = constants[found["special"]] & cls.__dict__.keys()
+        other = sorted(have.symmetric_difference(ast.literal_eval(found["names"])))
+        return f"the class {cls.__qualname__} has got or lost {', '.join(other)} since the build"
     if found := _APART.fullmatch(check):
         return f"{path(found['one'])} and {path(found['other'])} are one object; the entry was built with two"
     if check.startswith("apart_in_memory("):

@@ -9,7 +9,7 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guards.text import GuardText
-from hatch_precompile.lower.inputs.writer import Inputs
+from hatch_precompile.lower.inputs.writer import SPECIAL, Inputs
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.guardtree import GuardNode
 
@@ -77,6 +77,9 @@ def require_lacking(text: GuardText, inputs: Inputs, frame_globals: dict[str, An
         text.require(f"dict.keys({here}).isdisjoint({names!r})", "ABSENT")
     for cls, count, names in inputs.lacking:
         text.require(f"class_lacks({text.constant(cls, None, '')}, {count}, {names!r})", "ABSENT")
+    for cls, names in inputs.special:
+        special = text.constant(SPECIAL, None, "")
+        text.require(f"class_has({text.constant(cls, None, '')}, {special}, {names!r})", "ABSENT")
 
 
 def require_hooks(

@@ -5,6 +5,7 @@ Each thing that the trace took for constant becomes a record, is covered by one,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import inspect
@@ -28,7 +29,7 @@ from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Call, Folded, einops_was_prepared
 from hatch_precompile.torch_internals.guardtree import GuardNode
 
-__all__ = ["Inputs", "inputs_of"]
+__all__ = ["SPECIAL", "Inputs", "inputs_of"]
 
 Record = tuple[Any, ...]
 
@@ -42,7 +43,7 @@ _SPECIAL_WORDS = (
     "subclasscheck subclasshook torch_function torch_dispatch tensor_flatten tensor_unflatten format "
     "str repr bytes slots dataclass_fields copy deepcopy "
 )
-_SPECIAL = frozenset(f"__{word}__" for word in _SPECIAL_WORDS.split())
+SPECIAL = frozenset(f"__{word}__" for word in _SPECIAL_WORDS.split())
 # What tables by class are asked for without a guard that would show it.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, list, dict, set, type, FunctionType)
 _CALLED_MODULE = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
@@ -63,6 +64,7 @@ class Inputs:
     copied: dynamo's names of objects that are not one another; apart: the same, of two each
     lacking: (class, how many of its __mro__, names that none of these has)
     hiding: (the globals of a module, names that are not among them)
+    special: (class, the special methods that it has itself)
     memory: for each graph that writes to inputs, dynamo's names of these tensors, and of its other ones
     """
 
@@ -76,6 +78,7 @@ class Inputs:
     apart: tuple[tuple[str, str], ...] = ()
     lacking: tuple[tuple[type, int, tuple[str, ...]], ...] = ()
     hiding: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = ()
+    special: tuple[tuple[type, tuple[str, ...]], ...] = ()
     memory: Sequence[tuple[list[str], list[str]]] = ()
 
 
@@ -129,6 +132,7 @@ def inputs_of(
         tuple(sorted(pair for pair in folded.apart if _made_by_call(code).isdisjoint(pair))),
         tuple(writer.lacking()),
         tuple(writer.hiding()),
+        tuple(writer.special()),
     )
 
 
@@ -243,12 +247,26 @@ class _Writer:
             yield ("classes", tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 
     def lacking(self) -> Iterator[tuple[type, int, tuple[str, ...]]]:
-        """Of classes that guards can name. One that torch's parametrize makes is known by its parts."""
-        places = {cls: place for place, cls in enumerate(self._taking_part())}
-        asked = [(places[cls], count, cls) for cls, count in self.folded.lacking if cls in places]
-        for _, count, cls in sorted(asked, key=lambda one: one[:2]):
-            if not made_by_parametrize(cls):
-                yield cls, count, tuple(sorted(self.folded.lacking[cls, count]))
+        """Of classes that guards can name."""
+        asked = self.folded.lacking
+        for cls in self._named({each for each, _ in asked}):
+            for count in sorted(count for other, count in asked if other is cls):
+                yield cls, count, tuple(sorted(asked[cls, count]))
+
+    def special(self) -> Iterator[tuple[type, tuple[str, ...]]]:
+        """Python looks these up on classes by itself. Of the program's own, which may get more of them."""
+        bases = {base for each in self._taking_part() for base in each.__mro__}
+        for cls in self._named(bases):
+            if self.runtime.is_described(cls) and not self._needs_no_row(cls):
+                yield cls, tuple(sorted(SPECIAL & vars(cls).keys()))
+
+    def _named(self, classes: set[type]) -> Iterator[type]:
+        """Those that another process can find. One that torch's parametrize makes is known by its parts."""
+        for cls in sorted(classes, key=lambda cls: (cls.__module__, cls.__qualname__)):
+            with contextlib.suppress(Unsupported):
+                self.namer.reference(cls)
+                if not made_by_parametrize(cls) and not _is_compilers(cls):
+                    yield cls
 
     def _names(self) -> frozenset[str]:
         found = {*self.folded.attributes, *(name for names in self.folded.lacking.values() for name in names)}
@@ -258,7 +276,7 @@ class _Writer:
             found.update(function.__code__.co_names)
         if self.folded.called:
             found |= _CALLED_MODULE
-        return frozenset(found | _SPECIAL)
+        return frozenset(found | SPECIAL)
 
     def _taking_part(self) -> list[type]:
         """The classes of the trace and of its guards, and their own classes."""

@@ -112,29 +112,62 @@ APART int dict_lacks(PyObject *dict, PyObject *keys, uint64_t number) {
     return 1;
 }
 
-// Whether the first `count` classes that a class finds names in have none of these. Python numbers classes, and
-// gives another number to one that has changed, or a base of it: `seen` is that of the last answer.
+// Python numbers classes, and gives another number to one that has changed, or a base of it; 0 for none. `seen`
+// is that of a class when it was last looked at, which is seldom done again.
+static inline int is_as_seen(PyObject *cls, const uint64_t *seen) {
+    PyTypeObject *type = (PyTypeObject *)cls;
+    return *seen && PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) && type->tp_version_tag == *seen;
+}
+
+static void see(PyObject *cls, uint64_t *seen) {
+    PyTypeObject *type = (PyTypeObject *)cls;
+    (void)_PyType_Lookup(type, word_dict); // which numbers it
+    *seen = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+}
+
+// How many of some names a class itself has; the names are a tuple or a set.
+static Py_ssize_t names_of_class(PyObject *cls, PyObject *names) {
+    Py_ssize_t count = 0;
+    PyObject *own = PyObject_GetAttr(cls, word_dict); // a proxy of a dict
+    PyObject *each = own ? PyObject_GetIter(names) : NULL, *name;
+    while (each && (name = PyIter_Next(each))) {
+        int found = PySequence_Contains(own, name);
+        Py_DECREF(name);
+        if (found < 0) break;
+        count += found;
+    }
+    Py_XDECREF(each);
+    Py_XDECREF(own);
+    return PyErr_Occurred() ? -1 : count;
+}
+
+// Whether the first `count` classes that a class finds names in, itself the first, have none of these.
 APART int class_lacks(PyObject *cls, Py_ssize_t count, PyObject *names, uint64_t *seen) {
     if (!PyType_Check(cls)) {
         PyErr_SetString(PyExc_TypeError, "names of what is no class");
         return -1;
     }
-    PyTypeObject *type = (PyTypeObject *)cls;
-    int numbered = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG);
-    if (numbered && type->tp_version_tag && type->tp_version_tag == *seen) return 1;
-    PyObject *bases = type->tp_mro;
+    if (is_as_seen(cls, seen)) return 1;
+    PyObject *bases = ((PyTypeObject *)cls)->tp_mro;
     for (Py_ssize_t place = 0; place < count && place < PyTuple_GET_SIZE(bases); place++) {
-        PyObject *own = PyObject_GetAttr(PyTuple_GET_ITEM(bases, place), word_dict); // a proxy of a dict
-        int lacks = own ? 1 : -1;
-        for (Py_ssize_t name = 0; lacks == 1 && name < PyTuple_GET_SIZE(names); name++) {
-            int found = PySequence_Contains(own, PyTuple_GET_ITEM(names, name));
-            if (found) lacks = found < 0 ? -1 : 0;
-        }
-        Py_XDECREF(own);
-        if (lacks != 1) return lacks;
+        Py_ssize_t found = names_of_class(PyTuple_GET_ITEM(bases, place), names);
+        if (found) return found < 0 ? -1 : 0;
     }
-    (void)_PyType_Lookup(type, word_dict); // which numbers it
-    *seen = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+    see(cls, seen);
+    return 1;
+}
+
+// Whether a class itself has just these of some names.
+APART int class_has(PyObject *cls, PyObject *names, PyObject *expected, uint64_t *seen) {
+    if (!PyType_Check(cls)) {
+        PyErr_SetString(PyExc_TypeError, "names of what is no class");
+        return -1;
+    }
+    if (is_as_seen(cls, seen)) return 1;
+    Py_ssize_t found = names_of_class(cls, names);
+    if (found < 0) return -1;
+    if (found != PyTuple_GET_SIZE(expected)) return 0;
+    see(cls, seen);
     return 1;
 }
 

@@ -297,18 +297,19 @@ class _Function:
         return f"compared({self._value(left)}, {self._value(right)}, {_COMPARISONS[type(how)]})"
 
     def _lacking(self, test: ast.Call) -> str | None:
-        """`dict.keys(v1).isdisjoint(('a', 'b'))`, and `class_lacks(c1, 2, ('a', 'b'))`"""
+        """`dict.keys(v1).isdisjoint(('a',))`, `class_lacks(c1, 2, ('a',))`, `class_has(c1, c2, ('a',))`"""
         if isinstance(test.func, ast.Attribute) and test.func.attr == "isdisjoint":
             of = _argument_of(test.func.value, "dict.keys")
             if of is None:
                 return None
             (keys,) = test.args
             return f"dict_lacks({self._value(of)}, {self._value(keys)}, {_number_of(keys)})"
-        if isinstance(test.func, ast.Name) and test.func.id == "class_lacks":
-            cls, count, names = test.args
+        if isinstance(test.func, ast.Name) and test.func.id in ("class_lacks", "class_has"):
             self.text.classes += 1
             seen = f"&{self.text.prefix}_seen[{self.text.classes - 1}]"
-            return f"class_lacks({self._value(cls)}, {ast.unparse(count)}, {self._value(names)}, {seen})"
+            cls, of_what, names = test.args
+            asked = ast.unparse(of_what) if test.func.id == "class_lacks" else self._value(of_what)
+            return f"{test.func.id}({self._value(cls)}, {asked}, {self._value(names)}, {seen})"
         return None
 
     def _identity(self, value: ast.expr) -> str:

@@ -27,14 +27,16 @@ __all__ = ["objects_apart", "watch_lookups"]
 def watch_lookups(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.side_effects import SideEffects
-    from torch._dynamo.variables import dicts, nn_module, user_defined
+    from torch._dynamo.variables import dicts, hashable, misc, nn_module, user_defined
 
     watch(user_defined.UserDefinedObjectVariable, "generic_getattr", _attribute_of_object)
     watch(nn_module.UnspecializedNNModuleVariable, "getattr_helper", _registered)
+    watch(misc.SuperVariable, "_resolved_getattr_and_source", _above)
     for module in _modules_with("raise_observed_exception"):
         watch(module, "raise_observed_exception", _raised)
     for module in _modules_with("vt_identity_compare"):
         watch(module, "vt_identity_compare", _compared)
+    watch(hashable.HashableTracker, "__init__", _as_key)
     for name in ("_track_obj", "track_mutable"):
         watch(SideEffects, name, _met)
     for name in ("mutation", "store_attr"):
@@ -65,16 +67,35 @@ def _attribute_of_object(own: Callable[..., Any]) -> Callable[..., Any]:
         if looked_up and not _changed_by_trace(self, tx, name):
             cls = type(self.value)
             place, of_class = _of_class(cls, name)
-            own_names = getattr(self.value, "__dict__", None)
-            if inspect.isdatadescriptor(of_class):
-                _not_of_classes(cls, place, name)
-            elif own_names is None or name not in own_names:
-                _not_of_classes(cls, place, name)
-                if own_names is not None:
-                    _not_its_own(self.source, name)
+            _not_of_classes(cls, place, name)
+            shadowing = not inspect.isdatadescriptor(of_class) and _has_dict(self.value)
+            if shadowing and name not in self.value.__dict__:
+                _not_its_own(self.source, name)
         return own(self, tx, name)
 
     return generic_getattr
+
+
+def _has_dict(value: Any) -> bool:
+    """Whether an object keeps attributes in a `__dict__`: a threading.local, for one, does not."""
+    return bool(type(value).__dictoffset__) and type(getattr(value, "__dict__", None)) is dict
+
+
+def _above(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What `super()` finds in a base, none of those before it has."""
+
+    def _resolved_getattr_and_source(self: Any, tx: Any, name: str) -> Any:
+        result = own(self, tx, name)
+        cls = self.objvar.python_type()
+        bases = (self.objvar.value if issubclass(cls, type) else cls).__mro__
+        start = self.typevar.as_python_constant()
+        for base in bases[bases.index(start) + 1 :] if start in bases else ():
+            if name in vars(base):
+                break
+            _not_of_classes(base, 1, name)
+        return result
+
+    return _resolved_getattr_and_source
 
 
 def _of_class(cls: type, name: str) -> tuple[int, Any]:
@@ -132,40 +153,46 @@ def _raised(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def raise_observed_exception(exc_type: type[BaseException], tx: Any, **given: Any) -> Any:
         if issubclass(exc_type, (AttributeError, KeyError)):
-            asked = sys._getframe(1).f_locals
-            if "self" in asked:
-                _missed(asked.get("obj") or asked["self"], tx, exc_type, asked)
-            elif asked.get("source") is not None and issubclass(exc_type, AttributeError):
-                _has_not(asked["source"].base, asked["name"])  # fn_var_getattr
+            frame = sys._getframe(1)
+            _missed(exc_type, tx, frame.f_code.co_name, frame.f_locals)
         return own(exc_type, tx, **given)
 
     return raise_observed_exception
 
 
-def _missed(variable: Any, tx: Any, kind: type[BaseException], asked: dict[str, Any]) -> None:
-    """asked: the local variables of dynamo's function that found nothing."""
-    source = getattr(variable, "source", None)
+def _missed(kind: type[BaseException], tx: Any, function: str, asked: dict[str, Any]) -> None:
+    """function: dynamo's, which has found nothing; asked: its local variables"""
+    variable = asked.get("obj") or asked.get("self")
+    # The function for functions' attributes has no variable, and has gone one step further.
+    source = asked["source"].base if function == "fn_var_getattr" and asked["source"] else None
+    source = source or getattr(variable, "source", None)
     if source is None:
         return  # the trace's own object: what it has follows from all else
     if issubclass(kind, KeyError):
-        key = asked.get("arg") or asked.get("key") or next(iter(asked.get("args") or ()), None)
-        if hasattr(variable, "install_dict_contains_guard"):
-            if key is None:
-                variable.install_dict_keys_match_guard()  # popitem() of an empty one
-            else:
-                _without_key(variable, tx, key)
+        _missed_key(variable, tx, asked)
         return
-    name = asked.get("name") or asked.get("attr_name")
+    name = next((asked[each] for each in ("name_str", "attr_name", "name") if each in asked), None)
+    if function == "call_method":  # whose name that is
+        (name, *_), _ = constants(asked["args"][:1], {}) or ((None,), {})
+    value = vars(variable).get("value") if variable is not None else None
     if not isinstance(name, str):
-        stop(f"an attribute that a {variable.python_type_name()} does not have", "Ask with hasattr().")
-        return
-    value = vars(variable).get("value")
-    if isinstance(value, type):
+        stop("an attribute that an object does not have", "Ask for it with hasattr().")
+    elif isinstance(value, type):
         _not_of_classes(value, len(value.__mro__), name)
     elif isinstance(value, ModuleType):
         _not_its_own(source, name)
-    elif not hasattr(type(variable), "generic_getattr"):  # which has asked already
+    elif function != "generic_getattr" or not _has_dict(value):  # else it has been noted before
         _has_not(source, name)
+
+
+def _missed_key(variable: Any, tx: Any, asked: dict[str, Any]) -> None:
+    key = asked.get("arg") or asked.get("key") or next(iter(asked.get("args") or ()), None)
+    if not hasattr(variable, "install_dict_contains_guard"):
+        return  # that of another object, and noted there
+    if key is None:
+        variable.install_dict_keys_match_guard()  # popitem() of an empty one
+    else:
+        _without_key(variable, tx, key)
 
 
 def _has_not(source: Any, name: str) -> None:
@@ -209,6 +236,21 @@ _KNOWN = (
     enum.Enum,
     *(bool, int, float, complex, str, bytes, type(None), type(...)),
 )
+
+
+def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What finds its place in a set or a dict by its identity is none of the others there."""
+
+    def __init__(self: Any, variable: Any) -> None:  # noqa: N807
+        own(self, variable)
+        value = getattr(variable, "value", None) if variable.is_realized() else None
+        cls: Any = type(value)
+        by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+        if by_identity and value is not None and (source := _source_of(variable)) is not None:
+            _keep_in_tree(source)
+            folded().copied[source.name] = id(value)
+
+    return __init__
 
 
 def _source_of(variable: Any) -> Any:

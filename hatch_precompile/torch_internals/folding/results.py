@@ -59,7 +59,7 @@ class Folded:
     that ran while tracing, with its globals; classes: all that took part; attributes: names looked up
     looked_at: (function, its attribute); builtins: (module, name) of those that no global hides
     absent: (module, name) of attributes that were asked for and are not there
-    copied: dynamo's name -> identity, of objects that copy.deepcopy has told apart
+    copied: dynamo's name -> identity, of objects that copy.deepcopy, a set or a dict has told apart
     inserted: dynamo's sets whose order is that in which the traced code has added to them, by id
     lacking: (class, how many of its __mro__) -> names that these were found not to have
     apart: dynamo's names of two objects that are not the same one

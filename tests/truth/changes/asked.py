@@ -95,17 +95,17 @@ def _(values: list[Any]) -> list[Any]:
     return values
 
 
-@_program("the outside of a wrapper gets the name", "Wrapping")
+@_program("the outside of a wrapper gets the name", "WrappingModule")
 def _(run: Any) -> None:
     run.object.scale = 10.0
 
 
-@_program("the class of a wrapper gets the name", "Wrapping")
+@_program("the class of a wrapper gets the name", "WrappingModule")
 def _(run: Any) -> None:
     type(run.object).scale = 10.0
 
 
-@_program("the inside of a wrapper gets another value", "Wrapping")
+@_program("the inside of a wrapper gets another value", "WrappingModule")
 def _(run: Any) -> None:
     run.object.model.scale = 10.0
 
@@ -147,12 +147,12 @@ def _(run: Any) -> None:
     run.object.cfg["gain"] = 5.0
 
 
-@_program("an instance gets what its class has", "Scaled.run")
+@_program("an instance gets what its class has", "ScaledByClass.run")
 def _(run: Any) -> None:
     run.object.gain = 5.0
 
 
-@_program("an instance gets a method that its class has", "Scaled.run")
+@_program("an instance gets a method that its class has", "ScaledByClass.run")
 def _(run: Any) -> None:
     run.object.scaled = torch.tanh
 

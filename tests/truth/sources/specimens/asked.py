@@ -82,7 +82,7 @@ class Inner(nn.Module):
         return x + 1
 
 
-class Wrapping(nn.Module):
+class WrappingModule(nn.Module):
     def __init__(self):
         super().__init__()
         self.model = Inner()
@@ -130,7 +130,7 @@ class Trying(nn.Module):
             return x
 
 
-class Scaled:
+class ScaledByClass:
     gain = 1.5
 
     def scaled(self, x):
@@ -245,10 +245,10 @@ PROGRAMS = [
     {"target": "tries_a_chain", "samples": "with_a_chain"},
     {"target": "asks_a_dict_of_its_own", "samples": "with_a_dict_of_its_own"},
     {"target": "suppresses", "samples": "with_a_namespace"},
-    {"target": "Wrapping", "samples": "rows"},
+    {"target": "WrappingModule", "samples": "rows"},
     {"target": "Registered", "samples": "rows"},
     {"target": "Trying", "samples": "rows"},
-    {"target": "Scaled.run", "instance": "Scaled", "samples": "rows"},
+    {"target": "ScaledByClass.run", "instance": "ScaledByClass", "samples": "rows"},
     {"target": "writes_to_one", "samples": "with_two_dicts"},
     {"target": "lengthens_one", "samples": "with_two_lists"},
     {"target": "compares_two", "samples": "with_two_objects"},
