@@ -21,7 +21,7 @@ from hatch_precompile.torch_internals.layers.contiguous import contiguous_convol
 from hatch_precompile.torch_internals.layers.integers import int8_products_by_processor
 from hatch_precompile.torch_internals.layers.packing import Packing
 from hatch_precompile.torch_internals.layers.precision import multiplied_as, narrow_layers
-from hatch_precompile.torch_internals.layers.weights import Plan, computed, prepared_inputs, separate
+from hatch_precompile.torch_internals.layers.weights import WATCHED, Plan, computed, prepared_inputs, separate
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
@@ -250,9 +250,10 @@ def _compile_variant(
 
     _require_a_call(inner)
     spare = _copied(inner)
+    more = WATCHED if variant in part.plans else ""
     try:
         _require_handles(inner)
-        with library_paths(part, operators) as paths, python_operators_called_directly():
+        with library_paths(part, operators, more) as paths, python_operators_called_directly():
             compiled = compile_fx_inner(inner, inputs, **settings)
     except (InductorError, _NoHandle) as error:
         refusal: Exception = error
@@ -263,7 +264,7 @@ def _compile_variant(
         return compiled
     # A C++ wrapper has kernels saved for it, by code of inductor's in this one.
     plain = {"cpp_wrapper": False, "compile_threads": 1, "triton.store_cubin": False}
-    with inductor_config.patch(plain), kernel_paths(part) as kernels:
+    with inductor_config.patch(plain), kernel_paths(part, more) as kernels:
         try:
             compiled = compile_fx_inner(spare, inputs, **{**settings, "cpp_wrapper": False})
         except InductorError:

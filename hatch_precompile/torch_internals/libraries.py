@@ -28,8 +28,9 @@ def _with_guarded_checks(part: CompiledGraph, source: str | None) -> str | None:
 
 
 @contextlib.contextmanager
-def kernel_paths(part: CompiledGraph) -> Iterator[list[Path]]:
-    """The libraries of the kernels that inductor's Python wrapper loads while the block runs."""
+def kernel_paths(part: CompiledGraph, more: str = "") -> Iterator[list[Path]]:
+    """The libraries of the kernels that inductor's Python wrapper loads while the block runs. more: source
+    that they get."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
     paths: list[Path] = []
@@ -37,9 +38,9 @@ def kernel_paths(part: CompiledGraph) -> Iterator[list[Path]]:
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
         if "main_code" in kwargs:
-            kwargs["main_code"] = _with_guarded_checks(part, kwargs["main_code"])
+            kwargs["main_code"] = _with_guarded_checks(part, kwargs["main_code"] + more)
         else:  # the second argument
-            args = (args[0], _with_guarded_checks(part, args[1]), *args[2:])
+            args = (args[0], _with_guarded_checks(part, args[1] + more), *args[2:])
         kernel = load.__func__(CppPythonBindingsCodeCache, *args, **kwargs)
         paths.append(Path(kernel.__self__.__file__))
         return kernel
@@ -52,8 +53,8 @@ def kernel_paths(part: CompiledGraph) -> Iterator[list[Path]]:
 
 
 @contextlib.contextmanager
-def library_paths(part: CompiledGraph, operators: str) -> Iterator[list[Path]]:
-    """The shared libraries inductor's C++ wrapper loads while the block runs.
+def library_paths(part: CompiledGraph, operators: str, more: str = "") -> Iterator[list[Path]]:
+    """The shared libraries inductor's C++ wrapper loads while the block runs. more: source that they get.
 
     An operator without a C function is called through Python. The source names a module of inductor's
     for that; the library gets one of the runtime's instead.
@@ -67,7 +68,7 @@ def library_paths(part: CompiledGraph, operators: str) -> Iterator[list[Path]]:
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
         main = kwargs["main_code"].replace("torch._inductor.codecache", operators)
         main = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", main)
-        kwargs["main_code"] = _with_guarded_checks(part, main)
+        kwargs["main_code"] = _with_guarded_checks(part, main + more)
         kwargs["kernel_code"] = _with_guarded_checks(part, kwargs.get("kernel_code"))
         entry = load(*args, **kwargs)
         paths.append(Path(entry.__self__.__file__))

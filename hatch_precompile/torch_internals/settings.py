@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from hatch_precompile.torch_internals.layers.epilogues import epilogues_that_keep_nan
 from hatch_precompile.torch_internals.layers.linear import linear_layers_by_processor
 from hatch_precompile.torch_internals.parallel_regions import regions_for_any_threads
 
@@ -122,6 +123,7 @@ def capture_settings(
         _headers_in(headers),
         regions_for_any_threads(),
         linear_layers_by_processor(),
+        epilogues_that_keep_nan(),
         _symbolic(symbolic := Numbers(numbers)),
     ):
         yield symbolic

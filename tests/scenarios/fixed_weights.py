@@ -6,6 +6,10 @@ import gc
 import os
 import sys
 import threading
+import time
+import weakref
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import probe
@@ -14,7 +18,7 @@ import steady  # noqa: F401  # it installs the wheel
 import torch
 from steady import _precompiled
 from steady._precompiled import weights
-from steady.model import inputs, trained, unversioned
+from steady.model import inputs, maps, trained, unversioned
 
 torch.set_num_threads(1)
 
@@ -72,14 +76,183 @@ def two_instances_that_come_and_go() -> dict[str, Any]:
     }
 
 
-def a_change_that_torch_does_not_notice() -> list[bool]:
-    """Whether the network is right before it, after it, and after a refresh."""
-    net = trained()
-    right = [_right(net)]
-    net.first.weight.data.mul_(2)
-    right.append(_right(net))
-    _precompiled.refresh()
+def changes_that_torch_does_not_count() -> dict[str, list[bool]]:
+    """Whether a network is right before each, after it and, where that is of interest, after a refresh."""
+    found = {}
+    for name, write in _UNCOUNTED.items():
+        net = maps() if name.startswith("statistics") else trained()
+        right = [_right(net)]
+        write(net)
+        right.append(_right(net))
+        if name == "one number":
+            _precompiled.refresh()
+            right.append(_right(net))
+        found[name] = right
+    return found
+
+
+def _through_a_storage(net: Any) -> None:
+    weight = net.closer.weight
+    weight.untyped_storage().copy_((weight.detach() * 2).untyped_storage())
+
+
+def _by_another_process(net: Any) -> None:
+    net.share_memory()
+    assert _right(net)
+    child = os.fork()
+    if child == 0:
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.mul_(1.5)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _by_a_collective(net: Any) -> None:
+    """What another rank sends."""
+    from torch.distributed import HashStore, ProcessGroupGloo
+
+    store, groups = HashStore(), {}
+
+    def join(rank: int) -> None:
+        options = ProcessGroupGloo._Options()
+        options._devices = [ProcessGroupGloo.create_device(hostname="127.0.0.1")]
+        options._timeout = timedelta(seconds=60)
+        groups[rank] = ProcessGroupGloo(store, rank, 2, options)
+        if rank == 0:
+            groups[rank].broadcast(torch.randn(512, 128)).wait()
+        else:
+            groups[rank].broadcast(net.first.weight.detach()).wait()
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+_UNCOUNTED: dict[str, Callable[[Any], Any]] = {
+    "one number": lambda net: net.first.weight.data[300, 100].mul_(-100),
+    "data": lambda net: net.first.weight.data.mul_(2),
+    "data of a bias": lambda net: net.closer.bias.data.add_(1),
+    "numpy": lambda net: net.picture.weight.detach().numpy().__imul__(3),
+    "DLPack": lambda net: torch.from_dlpack(net.second.weight.detach()).mul_(2),
+    "a storage": _through_a_storage,
+    "a vector": lambda net: torch.nn.utils.vector_to_parameters(
+        torch.nn.utils.parameters_to_vector(net.parameters()) * 2, net.parameters()
+    ),
+    "another process": _by_another_process,
+    "a collective": _by_a_collective,
+    "statistics of many channels": lambda net: net.wide.train()(torch.rand(8, 9000) * 3) is net.eval(),
+    "statistics, data of one": lambda net: net.wide.running_mean.data[4567].add_(1),
+}
+
+
+def weights_and_pictures_that_are_not_finite() -> dict[str, Any]:
+    right = []
+    for value in (torch.nan, torch.inf, -torch.inf):
+        for name in ("picture.weight", "closer.weight", "norm.running_var", "norm.weight"):
+            net, given = maps(), inputs()
+            with torch.no_grad():
+                _tensor(net, name).view(-1)[0] = value
+                right.append(_same(net(*given), probe.eager(net)(*given)))
+    net, given = maps(), inputs()
+    with torch.no_grad():
+        for each in given:
+            each.fill_(torch.nan)
+        right.append(_same(net(*given), probe.eager(net)(*given)))
+        net.closer.weight[3, 3, 0, 0] = torch.nan
+        net(*given)
+        net.closer.weight[3, 3, 0, 0] = 1
+        right.append(_same(net(*inputs()), probe.eager(net)(*inputs())))
+    return {"right": right, "hits": probe.hits("maps", "steady")}
+
+
+def _tensor(net: Any, name: str) -> Any:
+    for part in name.split("."):
+        net = getattr(net, part)
+    return net
+
+
+def _same(found: Any, expected: Any) -> bool:
+    pairs = zip(found, expected, strict=True)
+    return all(torch.allclose(a, b, atol=2e-5, rtol=2e-5, equal_nan=True) for a, b in pairs)
+
+
+def weights_are_swapped() -> list[bool]:
+    """Whether the network is right, at each step."""
+    net, other = trained(), trained(1)
+    right = [_right(net), _right(other)]
+    for one, two in zip(net.parameters(), other.parameters(), strict=True):
+        torch.utils.swap_tensors(one, two)
+    right += [_right(net), _right(other)]
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    net.double().float()
     return [*right, _right(net)]
+
+
+def what_lives_without_the_collector() -> dict[str, Any]:
+    """What is alive of what was dropped, and the bytes that are kept."""
+    _right(trained())
+    gc.collect()
+    gc.disable()
+    alive, kept = [], {}
+
+    def dropped(*things: Any) -> None:
+        references.extend(map(weakref.ref, things))
+
+    references: list[weakref.ref[Any]] = []
+    net = trained()
+    _right(net)
+    kept["a network"] = _kept()
+    for _ in range(3):
+        net.load_state_dict(trained(1).state_dict())
+        _right(net)
+    held = [trained(2).first.weight.detach() for _ in range(100)]
+    for each in held:
+        net.first.weight = torch.nn.Parameter(each)
+        _right(net)
+    kept["replaced a hundred times, each kept"] = _kept()
+    dropped(net, *(each.untyped_storage() for each in net.parameters()), *net.parameters())
+    del net, each, held
+    alive = [reference() is not None for reference in references]
+    kept["none"] = _kept()
+    return {"alive": alive, "kept": kept}
+
+
+def many_first_callers() -> dict[str, Any]:
+    """How often it was computed for 16 threads, whether they were right, and how a child ended that was
+    forked meanwhile."""
+    times, computed = [], weights.computed
+
+    def counted(*arguments: Any) -> Any:
+        times.append(1)
+        started.set()
+        time.sleep(0.2)
+        return computed(*arguments)
+
+    started, net, given = threading.Event(), trained(), inputs()
+    with torch.no_grad():
+        net.eval()
+        expected = probe.eager(net)(*given)
+    weights.computed = counted
+    right = []
+
+    def work() -> None:
+        with torch.no_grad():
+            right.append(_close(net(*given), expected))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    child = os.fork()
+    if child == 0:
+        weights.computed = computed
+        os._exit(0 if _right(net) and _right(trained(3)) else 1)
+    for thread in threads:
+        thread.join()
+    return {"times": len(times), "right": right, "child": os.waitpid(child, 0)[1]}
 
 
 def changes_of_weights_without_versions() -> dict[str, Any]:

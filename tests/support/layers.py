@@ -31,14 +31,15 @@ def variant(name: str) -> Variant:
 
 
 def compiled(
-    model: nn.Module, of: Variant, *inputs: torch.Tensor, precision: str = "highest"
+    model: nn.Module, of: Variant, *inputs: Any, precision: str = "highest", fixed: bool = True
 ) -> tuple[Any, CompiledGraph, list[str]]:
-    """The call of the graph with these inputs, the graph, and the steps that its weights take."""
+    """The call of the graph with these inputs, the graph, and the steps that its weights take. fixed: whether
+    the weights are."""
     made: list[Any] = []
     given: list[Any] = []
 
     def backend(gm: Any, example_inputs: Any) -> Any:
-        how: dict[str, Any] = {"fixed_weights": True, "matmul_precision": precision}
+        how: dict[str, Any] = {"fixed_weights": fixed, "matmul_precision": precision}
         made.extend(compile_graph(gm, example_inputs, [of], OPERATORS, **how))
 
         def keep(*inputs: Any) -> Any:

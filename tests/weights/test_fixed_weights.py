@@ -18,6 +18,12 @@ TABLES = [
         "weights": "fixed",
     },
     {
+        "target": "steady.model:Maps",
+        "instance": "steady.model:maps",
+        "samples": "steady.model:samples",
+        "weights": "fixed",
+    },
+    {
         "target": "steady.model:Unversioned",
         "instance": "steady.model:unversioned",
         "samples": "steady.model:samples",
@@ -54,8 +60,34 @@ def test_it_is_computed_once_for_each_instance_and_counted(site: Site) -> None:
     assert seen["imported"] == []
 
 
-def test_what_torch_does_not_notice_waits_for_refresh(site: Site) -> None:
-    assert site.play("fixed_weights.a_change_that_torch_does_not_notice") == [True, False, True]
+def test_a_change_that_torch_does_not_count_is_seen_or_waits_for_refresh(site: Site) -> None:
+    seen = site.play("fixed_weights.changes_that_torch_does_not_count")
+    assert seen["one number"] == [True, False, True]
+    assert {tuple(right) for name, right in seen.items() if name != "one number"} == {(True, True)}
+    assert len(seen) > 8
+
+
+def test_weights_that_are_not_finite_give_what_eager_code_gives(site: Site) -> None:
+    seen = site.play("fixed_weights.weights_and_pictures_that_are_not_finite")
+    assert seen["right"] == [True] * 14
+    assert seen["hits"] == 14
+
+
+def test_weights_can_be_swapped(site: Site) -> None:
+    assert site.play("fixed_weights.weights_are_swapped") == [True] * 5
+
+
+def test_what_was_computed_goes_with_its_weights_and_without_the_collector(site: Site) -> None:
+    seen = site.play("fixed_weights.what_lives_without_the_collector")
+    assert seen["alive"] == [False] * len(seen["alive"])
+    assert seen["kept"]["a network"] > 0
+    assert seen["kept"]["replaced a hundred times, each kept"] == seen["kept"]["a network"]
+    assert seen["kept"]["none"] == 0
+
+
+def test_first_callers_compute_it_once(site: Site) -> None:
+    seen = site.play("fixed_weights.many_first_callers")
+    assert seen == {"times": 1, "right": [True] * 16, "child": 0}
 
 
 def test_weights_without_versions_are_computed_at_each_call(site: Site) -> None:

@@ -178,7 +178,7 @@ def test_layers_that_see_one_tensor_otherwise_are_not() -> None:
         torch.testing.assert_close(answer, model(x), rtol=1e-4, atol=1e-4)
 
 
-def test_batch_norms_are_folded_and_what_follows_is_fused(capfd: pytest.CaptureFixture[str]) -> None:
+def test_batch_norms_are_folded_and_sums_are_fused(capfd: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     model, x = Picture(), torch.randn(2, 8, 6, 6)
     capfd.readouterr()
@@ -187,7 +187,7 @@ def test_batch_norms_are_folded_and_what_follows_is_fused(capfd: pytest.CaptureF
     ran = [line for line in capfd.readouterr().out.splitlines() if ",exec,cpu,convolution," in line]
     assert steps.count("mkldnn._reorder_convolution_weight.default") == 2
     assert len(ran) == 2
-    assert "eltwise_relu" in ran[0]
+    assert not any("eltwise" in line for line in ran), "oneDNN's own relu loses NaN"
     assert "sum" in ran[1] or "binary_add" in ran[1]
     with torch.no_grad():
         torch.testing.assert_close(answer, model(x))

@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import optimization_hint, statically_
 
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.layers import panels, winograd
+from hatch_precompile.torch_internals.layers.finite import finite
 from hatch_precompile.torch_internals.layers.precision import narrowed
 from hatch_precompile.torch_internals.layers.steps import CAST, added, depends_on, is_dense, returned
 
@@ -389,6 +390,7 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) 
     sizes = [optimization_hint(size, _UNKNOWN) for size in value.shape]
     last = node
     with graph.inserting_before(node):
+        weight = added(graph, finite, weight)
         if packing.variant.has_fma and winograd.is_worth_points(node):
             following = _only_user(node)
             relu = following is not None and following.target is aten.relu.default

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.layers import panels, winograd
+from hatch_precompile.torch_internals.layers import finite, panels, winograd
 
 __all__ = [
     "CAST",
@@ -27,7 +27,7 @@ __all__ = [
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-_OWN: dict[Callable[..., Any], str] = {**panels.STEPS, **winograd.STEPS}
+_OWN: dict[Callable[..., Any], str] = {**finite.STEPS, **panels.STEPS, **winograd.STEPS}
 """What the runtime does by itself, with its names for it."""
 
 VIEWS = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from hatch_precompile.torch_internals.layers.packing import Packing, pack_layers
 from hatch_precompile.torch_internals.layers.steps import VIEWS, as_step, can_be_a_step, is_dense, returned
 from hatch_precompile.torch_internals.layers.strides import keep_strides
 
-__all__ = ["Plan", "computed", "prepared_inputs", "separate"]
+__all__ = ["WATCHED", "Plan", "computed", "prepared_inputs", "separate"]
 
 _PREPARED = "precompile_prepared_"
 
@@ -50,6 +51,11 @@ class Plan:
 
 # The runtime's names of steps that ask the processor, and what they do on those that the variant is for.
 _EVERYWHERE = {"packed_here": "in_panels", "points_here": "in_points"}
+# Those that refuse a weight, and what hands it on.
+_OF_ANY = {"finite": "aten.alias.default"}
+
+WATCHED = files(__package__).joinpath("watched.h").read_text("utf-8")
+"""The function of a library with a plan that the runtime looks for changes with."""
 
 
 def separate(
@@ -181,8 +187,9 @@ def _as_inputs(graph: Any, nodes: Sequence[Any], last: Any) -> list[Any]:
 
 
 def computed(plan: Plan, inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """What the library takes after its inputs, as the runtime computes it."""
-    tensors: list[torch.Tensor] = runtime("weights").computed(plan.steps, plan.outputs, inputs)
+    """What the library takes after its inputs, as the runtime computes it, of whatever weights."""
+    steps = [(_OF_ANY.get(name, name), *arguments) for name, *arguments in plan.steps]
+    tensors: list[torch.Tensor] = runtime("weights").computed(steps, plan.outputs, inputs)
     return tensors
 
 

@@ -19,6 +19,8 @@ constexpr int64_t POINTS = 16, STEP = 2;
 // Tiles of a block, times channels or filters: its points and their products stay near the core. Few channels
 // lie as far apart as more.
 constexpr int64_t BLOCK = 1 << 13, FEW_CHANNELS = 64;
+// Numbers from which a thread more makes up for starting it.
+constexpr int64_t SHARE_OF_NUMBERS = 1 << 14;
 constexpr bool BY_TWO = panels::ROWS_BY_TWO > 0;
 constexpr int64_t ROWS_AT_ONCE = BY_TWO ? panels::ROWS_BY_TWO : panels::ROWS;
 
@@ -222,14 +224,29 @@ void filters_of(const float* points, int64_t filters, int64_t channels, float* t
             to += 9;
         }
 }
+// oneDNN's own relu makes a number of what is none.
+void make_positive(float* all, int64_t count) {
+    const Vector none = {};
+    const int64_t whole = count / LANES;
+    #pragma omp parallel for schedule(static) if (count / omp_get_max_threads() >= SHARE_OF_NUMBERS)
+    for (int64_t i = 0; i < whole; ++i) store(finished(load(all + i * LANES), none, true), all + i * LANES);
+    for (int64_t i = whole * LANES; i < count; ++i) all[i] = all[i] < 0 ? 0 : all[i];
+}
 AOTITorchError by_onednn(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias,
                          const int64_t (&padding)[2], int64_t relu, AtenTensorHandle* result) {
     const int64_t ones[] = {1, 1};
     const double* no_numbers[] = {nullptr};
     const char* no_word = "";
-    return aoti_torch_cpu_mkldnn__convolution_pointwise(
-        input, weight, bias ? &bias : nullptr, padding, 2, ones, 2, ones, 2, 1, relu ? "relu" : "none",
-        no_numbers, 0, &no_word, result);
+    if (auto error = aoti_torch_cpu_mkldnn__convolution_pointwise(
+            input, weight, bias ? &bias : nullptr, padding, 2, ones, 2, ones, 2, 1, "none", no_numbers, 0,
+            &no_word, result)) return error;
+    if (!relu) return AOTI_TORCH_SUCCESS;
+    int64_t count;
+    void* out;
+    if (auto error = aoti_torch_get_numel(*result, &count)) return error;
+    if (auto error = aoti_torch_get_data_ptr(*result, &out)) return error;
+    make_positive(static_cast<float*>(out), count);
+    return AOTI_TORCH_SUCCESS;
 }
 }
 // As torch's own C functions: handles in, the handle of a new tensor out, an error code returned.

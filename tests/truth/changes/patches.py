@@ -228,6 +228,42 @@ def _changed_values(module: nn.Module) -> nn.Module:
     return module
 
 
+def _with_one(value: float) -> Callable[[nn.Module], nn.Module]:
+    def spoiled(module: nn.Module) -> nn.Module:
+        """The first number of each parameter that is more than a row."""
+        with torch.no_grad():
+            for parameter in module.parameters():
+                if parameter.dim() > 1:
+                    parameter.view(-1)[0] = value
+        return module
+
+    return spoiled
+
+
+def _written_by_numpy(module: nn.Module) -> nn.Module:
+    for parameter in module.parameters():
+        parameter.detach().numpy()[...] *= 1.5
+    return module
+
+
+def _swapped(module: nn.Module) -> nn.Module:
+    for parameter in module.parameters():
+        other = nn.Parameter(parameter.detach() * 1.5, parameter.requires_grad)
+        torch.utils.swap_tensors(parameter, other)
+    return module
+
+
+def _norms_called_in_training(module: nn.Module) -> nn.Module:
+    """Which changes their statistics, without a version of these."""
+    for norm in module.modules():
+        if isinstance(norm, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            size = (2,) * (2 if isinstance(norm, nn.BatchNorm2d) else 0)
+            was, rows = norm.training, torch.linspace(0, 9, 5).view(-1, *([1] * (1 + len(size))))
+            norm.train()(rows.expand(5, norm.num_features, *size))
+            norm.train(was)
+    return module
+
+
 def _all_tied(module: nn.Module) -> nn.Module:
     """Parameters of one shape become one."""
     held: dict[Any, Any] = {}
@@ -292,6 +328,11 @@ OBJECTS: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "share_memory()": (lambda module: module.share_memory(), True),
     "other values in the parameters": (_changed_values, True),
     "other parameters of the same kind": (_replaced_parameters, True),
+    "parameters with NaN": (_with_one(float("nan")), True),
+    "parameters with infinity": (_with_one(float("inf")), True),
+    "parameters written by numpy": (_written_by_numpy, True),
+    "parameters swapped": (_swapped, True),
+    "norms called in training": (_norms_called_in_training, True),
     "parameters tied": (_all_tied, False),
     "parameters untied": (_untied, False),
     "deepcopy": (lambda module: __import__("copy").deepcopy(module), True),

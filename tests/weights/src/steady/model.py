@@ -33,6 +33,26 @@ def trained(seed=0):
     return net
 
 
+class Maps(nn.Module):
+    """What a network sees, pixel by pixel, and a norm of many channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.picture = nn.Conv2d(4, 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.closer = nn.Conv2d(16, 16, 3, padding=1)
+        self.wide = nn.BatchNorm1d(9000)
+
+    def forward(self, x, image):
+        first = self.norm(self.picture(image)).relu()
+        return first, self.closer(first).relu(), self.wide(x.flatten(1).repeat(1, 5)[:, :9000])
+
+
+def maps(seed=0):
+    torch.manual_seed(seed)
+    return Maps().eval()
+
+
 class Unversioned(Net):
     """Made under inference_mode: nobody can see its weights change."""
 

@@ -1,0 +1,25 @@
+"""Weights that must be finite to be multiplied in another way than eager code does.
+
+Convolutions that are packed leave out the zeros around a picture, which eager code may multiply with NaN, and
+a norm is folded into their weights: an infinite factor of sums is not one of the products. The runtime looks
+when it computes what depends on weights alone, and has the model's own code run where they are not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hatch_precompile.torch_internals.layers.own_functions import lowers_itself
+
+__all__ = ["STEPS", "finite"]
+
+
+def finite(weight: Any) -> Any:
+    """A weight as it is. A target of nodes; where the graph makes the weight itself nobody looks."""
+    return weight
+
+
+lowers_itself(finite)
+
+STEPS = {finite: "finite"}
+"""What the runtime does by itself (templates/weights.py), and its name for it."""
