@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -123,6 +124,32 @@ def test_the_order_of_a_set_of_functions() -> None:
 
     said = refusal(applies, torch.ones(3), {torch.sin, torch.cos})
     assert said.startswith("the order of a set with other elements than numbers on ")
+
+
+def test_an_array_of_a_subclass() -> None:
+    """Dynamo itself does not take one; if it did, it would look at the tensor alone."""
+
+    class Mine(numpy.ndarray):
+        pass
+
+    array = numpy.ones(2).view(Mine)
+    root = GuardNode("root", None, "", None, None)
+    local = GuardNode("framelocals", ("a", 0), "L['a']", array, root)
+    root.children.append(local)
+    local.children.append(
+        GuardNode("lambda", None, "___from_numpy(L['a'])", torch.from_numpy(numpy.ones(2)), local)
+    )
+    with pytest.raises(Unsupported, match=r"an array of the class .*Mine on .* cannot be carried in a wheel"):
+        lower_guards(root, globals(), {})
+
+
+def test_the_gradient_of_a_result() -> None:
+    def adds(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.grad is None else x + x.grad
+
+    x = torch.ones(3, requires_grad=True) * 2
+    x.retain_grad()
+    assert refusal(adds, x).startswith("the gradient of a tensor that is no leaf on ")
 
 
 def test_globals_that_are_no_modules() -> None:

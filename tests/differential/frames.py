@@ -210,6 +210,32 @@ def with_numpy_and_flags(x: torch.Tensor, row: Any, features: Feature, numbers: 
     return x * 2 if features & Feature.THIRD else x
 
 
+def with_sets_and_equals(
+    x: torch.Tensor, numbers: set[int], kinds: frozenset[Any], table: dict[int, float], sizes: tuple[Any, ...]
+) -> torch.Tensor:
+    """All of these are walked through, and each element counts with its type."""
+    for number in numbers:
+        x = x * number + 1
+    for key, value in table.items():
+        x = x + key * value
+    return (x * len(kinds) if "double" in kinds else x) + sizes[0] + sizes[1] + sizes[2]
+
+
+class OfValues(nn.Module):
+    """The same as attributes, which dynamo compares as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers, self.kinds = {8, 1, 0}, frozenset({"double", 1, (1, 2)})
+        self.sizes, self.table = (1, 0.0, True), {1: 2.0, 0: 1}
+        self.row = numpy.ones(8, dtype=numpy.float32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for number in self.numbers:
+            x = x * number + self.sizes[1]
+        return x * len(self.kinds) + self.table[1] + torch.from_numpy(self.row)
+
+
 def small_bert() -> tuple[Any, torch.Tensor]:
     from transformers import BertConfig, BertModel
 
@@ -243,6 +269,9 @@ def held_frames() -> Iterator[tuple[HeldFrame, dict[str, Any]]]:
         row = numpy.ones(8, dtype=numpy.float32)
         features = Feature.FIRST | Feature.THIRD
         yield _function(with_numpy_and_flags, x, row, features, Numbers([3, 5]))
+        values = {8, 1, 0}, frozenset({"double", 1}), {1: 2.0, 0: 1}, (1, 0.0, True)
+        yield _function(with_sets_and_equals, x, *values)
+        yield _module(OfValues(), x)
         model, ids = small_bert()
         yield _wrapper(type(model).forward, model, ids, call=model)
         # Last: transformers adds to pytree's registry, which this one's guards want as it is.

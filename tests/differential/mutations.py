@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 
@@ -47,8 +48,12 @@ def mutations_of(frame_locals: Locals, frame_globals: dict[str, Any]) -> Iterato
             yield from _tuple(path, name, value)
         elif isinstance(value, types.FunctionType):
             yield from _function(path, value)
+        elif isinstance(value, numpy.ndarray):
+            yield from _array(path, name, value)
         elif hasattr(value, "__dict__"):
             yield from _attributes(path, value)
+        for other in _equals(value):
+            yield Mutation("equal value", f"{path} -> {_words(other)}", _with(name, other))
     yield from _globals(frame_globals)
 
 
@@ -122,6 +127,77 @@ def _replacements(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [value + "x", value.upper(), value.encode(), *common]
     return common
+
+
+def _equals(value: Any) -> list[Any]:
+    """Values that are equal to one and not the same: of other types, in another order."""
+    if isinstance(value, bool):
+        return [int(value), float(value)]
+    if isinstance(value, int):
+        return [float(value), complex(value), *([bool(value)] if value in (0, 1) else [])]
+    if isinstance(value, float):
+        return [
+            numpy.float64(value),
+            *([int(value)] if value.is_integer() else []),
+            *([-value] * (not value)),
+        ]
+    if isinstance(value, str):
+        return [_Text(value)]
+    if isinstance(value, (set, frozenset)):
+        backwards = {item for item in reversed(list(value))}  # noqa: C416 - a set has an order
+        others = [{_first_equal(item) for item in value}, *([backwards] * (list(backwards) != list(value)))]
+        return [type(value)(other) for other in others] + [
+            other(value) for other in (set, frozenset) if other is not type(value)
+        ]
+    if isinstance(value, (tuple, list)):
+        found = [(number, other) for number, item in enumerate(value) for other in _equals(item)]
+        made = [[*value[:number], other, *value[number + 1 :]] for number, other in found]
+        return [type(value)(other) for other in made if type(value) in (tuple, list)]
+    if type(value) is dict:
+        keys = {_first_equal(key): item for key, item in value.items()}
+        values = [{**value, key: other} for key, item in value.items() for other in _equals(item)]
+        return [keys, *values, dict(reversed(value.items()))]
+    return []
+
+
+class _Text(str):
+    """Equal to a text, and no text."""
+
+
+def _first_equal(value: Any) -> Any:
+    return next(iter(_equals(value)), value)
+
+
+class _Array(numpy.ndarray):
+    """A subclass of the user's."""
+
+
+def _array(path: str, name: str, value: numpy.ndarray) -> Iterator[Mutation]:
+    readonly = value.copy()
+    readonly.flags.writeable = False
+    others: dict[str, Any] = {
+        "as a tensor": torch.from_numpy(value.copy()),
+        "as a list": value.tolist(),
+        "masked": numpy.ma.masked_array(value, mask=value == value.flat[0]),
+        "as a matrix": value.view(numpy.matrix),
+        "of a subclass": value.view(_Array),
+        "in records": value.view(numpy.recarray),
+        "read-only": readonly,
+        "with its bytes swapped": value.astype(value.dtype.newbyteorder()),
+        "of objects": value.astype(object),
+        "float64": value.astype(numpy.float64),
+        "int16": value.astype(numpy.int16),
+        "with a dimension more": value[None],
+        "one longer": numpy.append(value, value[:1]),
+        "backwards": value[::-1],
+        "every second": numpy.repeat(value, 2)[::2],
+        "of one repeated": numpy.broadcast_to(value[:1], value.shape),
+        "a number of numpy's": value[0],
+        "a number": float(value[0]),
+    }
+    for what, other in others.items():
+        yield Mutation("array argument", f"{path} {what}", _with(name, other))
+    yield Mutation("honest", f"{path} copied", _with(name, value.copy()), honest=True)
 
 
 def _tensor(path: str, name: str, value: torch.Tensor) -> Iterator[Mutation]:

@@ -14,6 +14,10 @@ from differential.mutations import Mutation, mutations_of
 JUSTIFIED = {
     "torch state": "hooks on saved tensors are refused whatever they are; dynamo takes those it can inline",
     "tensor argument": "a tensor carrying dimension marks is refused unless the entry was built with them",
+    "argument": "an equal value of another type, inside a container that dynamo compares as a whole",
+    "attribute": "the same of an attribute",
+    "array argument": "dynamo looks at the tensor that an array becomes, whatever its class",
+    "equal value": "dynamo compares sets, tuples and dicts with ==, to which 1, 1.0 and True are one",
     "combined": "two of the above at once",
 }
 

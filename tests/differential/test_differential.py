@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import types
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from differential.frames import held_frames, mapped
-from differential.harness import HeldFrame, hold
+from differential.harness import HeldFrame, hold, native
 from differential.report import JUSTIFIED, Tally, all_mutations, try_mutations
+from hatch_precompile.runtime import runtime
 
 
 class Held(list[tuple[HeldFrame, dict[str, Any], list[Any]]]):
@@ -53,6 +60,93 @@ def test_every_extra_miss_is_of_a_justified_kind(held: Held) -> None:
         for mutation in mutations:
             try_mutations(tally, frame, frame_locals, [mutation])
     assert set(tally.extra_misses) <= set(JUSTIFIED)
+
+
+def test_what_becomes_the_same_tensor_is_refused(held: Held) -> None:
+    """More than dynamo asks: a masked array, a tensor, an array that cannot be written to."""
+    same = ("tensor", "masked", "matrix", "subclass", "records", "read-only", "repeated", "number")
+    refused = 0
+    for frame, frame_locals, mutations in held:
+        for mutation in mutations:
+            if mutation.kind != "array argument" or not mutation.what.endswith(same):
+                continue
+            with frame.mode(), mutation.apply(frame_locals) as changed, warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert not frame.ours(changed), mutation.what
+                refused += 1
+    assert refused >= len(same)
+
+
+def test_what_is_equal_and_of_another_type_is_refused(held: Held) -> None:
+    refused = 0
+    for frame, frame_locals, mutations in held:
+        if frame.name != "with_sets_and_equals":
+            continue
+        for mutation in mutations:
+            if mutation.kind == "equal value" and "kinds" not in mutation.what:
+                with frame.mode(), mutation.apply(frame_locals) as changed:
+                    assert not frame.ours(changed), mutation.what
+                    refused += 1
+    assert refused > 5
+
+
+class Text(str):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: Any
+    note: Any = dataclasses.field(default=0, compare=False)
+
+
+class TestAlike:
+    """In Python and in C."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def says(cls) -> Callable[[Any, Any], bool]:
+        namespace = runtime("torch_private").guard_namespace()
+        namespace["entry"] = types.SimpleNamespace(hits=0)
+        source = "def guard(L):\n    if not (alike(L['one'], L['other'])): return False\n    return True\n"
+        in_c, in_python = native(source, namespace), namespace["alike"]
+
+        def says(one: Any, other: Any) -> bool:
+            answer = bool(in_python(one, other))
+            assert in_c({"one": one, "other": other}) is answer
+            return answer
+
+        return says
+
+    @pytest.mark.parametrize(
+        "one, other",
+        [
+            (1, True), (1, 1.0), (0.0, -0.0), (0.0, 0), (1, numpy.int64(1)), (2.0, numpy.float64(2)),
+            (0j, -0j), (complex(0.0, 1), complex(-0.0, 1)), ("a", Text("a")), ((1, 2), (True, 2)),
+            ((0.0,), (-0.0,)), ([1], [1.0]), ([1], (1,)), (((1,),), ((1.0,),)), ({1, 2}, {True, 2}),
+            (frozenset({1}), {1}), (frozenset({(1, 2)}), frozenset({(1.0, 2)})), ({1: 2}, {True: 2}),
+            ({"a": 1}, {"a": 1.0}), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), (slice(1), slice(True)),
+            (range(0, 3, 2), range(0, 4, 2)), (Point(1), Point(1.0)), (torch.Size([1]), (1,)), (1, 2),
+            (OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)), (OrderedDict(a=1), OrderedDict(a=True)),
+        ],
+    )  # fmt: skip
+    def test_what_is_equal_and_not_alike(self, says: Any, one: Any, other: Any) -> None:
+        assert not says(one, other)
+        assert not says([one], [other])
+        assert not says({"k": (one,)}, {"k": (other,)})
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: 10**30, lambda: 0.5, lambda: float("nan"), lambda: -0.0, lambda: complex("nan-0j"),
+            lambda: "text" * 3, lambda: (1, (2.0, "a"), [True]), lambda: {3, 1, "b"}, lambda: {1: {2: []}},
+            lambda: slice(1, None), lambda: range(4), lambda: Point([0.0]), lambda: Point(1, note=[]),
+            lambda: torch.float32, lambda: torch.Size([2, 3]), lambda: b"text", lambda: frozenset({(1, 0.5)}),
+        ],
+    )  # fmt: skip
+    def test_what_is_made_alike(self, says: Any, make: Any) -> None:
+        assert says(make(), make())
+        assert says((make(), [make()]), (make(), [make()]))
 
 
 @settings(max_examples=300, print_blob=False)

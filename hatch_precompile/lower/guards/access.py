@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
+
+import torch
 
 from hatch_precompile.lower.guards.subclasses import names_of_wrapped
 from hatch_precompile.lower.guards.text import GuardText, unsupported
@@ -43,6 +46,8 @@ def _simple(template: str) -> Write:
 
 
 def _attribute(text: GuardText, node: GuardNode, base: str) -> str:
+    if node.key == "grad" and isinstance(_parent(node).value, torch.Tensor):
+        return _gradient(text, node, base)
     return f"{base}.{node.key}" if node.key.isidentifier() else f"getattr({base}, {node.key!r})"
 
 
@@ -85,10 +90,31 @@ def _lambda(text: GuardText, node: GuardNode, base: str) -> str:
     if names := names_of_wrapped(node, base):
         return names
     if node.source.startswith(_FROM_NUMPY):
+        _require_array(text, node, base)
         return f"from_numpy({base})"
     if _parent(node).parent is None and _is_module(node.value):
         return text.constant(node.value, None, node.source)  # an import inside the traced code
     raise unsupported(f"the guard accessor {node.accessor!r}", node)
+
+
+def _require_array(text: GuardText, node: GuardNode, base: str) -> None:
+    """Dynamo looks at the tensor that an array becomes. A subclass does other things, as does a tensor; an
+    array that cannot be written to becomes a tensor that can, with a warning."""
+    cls = type(_parent(node).value)
+    numpy = sys.modules["numpy"]
+    if cls is not numpy.ndarray and not (issubclass(cls, numpy.generic) and cls.__module__ == "numpy"):
+        raise unsupported(f"an array of the class {cls.__qualname__}", node)
+    text.require(f"type({base}) is {text.constant(cls, None, node.source)}", "TYPE_MATCH")
+    if cls is numpy.ndarray:
+        text.require(f"{base}.flags.writeable", "ARRAY_WRITEABLE")
+
+
+def _gradient(text: GuardText, node: GuardNode, base: str) -> str:
+    """To read that of a tensor which is no leaf gives a warning."""
+    if not _parent(node).value.is_leaf:
+        raise unsupported("the gradient of a tensor that is no leaf", node)
+    text.require(f"{base}.is_leaf", "GRADIENT")
+    return f"{base}.grad"
 
 
 _ACCESSORS: dict[str, Write] = {
@@ -113,7 +139,7 @@ _ACCESSORS: dict[str, Write] = {
     "get_value": _value_by_place,
     "weakref_call": _simple("{base}()"),
     "call_function_no_args": _simple("{base}()"),
-    "grad": _simple("{base}.grad"),
+    "grad": _gradient,
     "tensor_property_size": _simple("{base}.size({key})"),
     "tensor_property_storage_offset": _simple("{base}.storage_offset()"),
     "lambda": _lambda,

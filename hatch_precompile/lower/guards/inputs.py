@@ -26,9 +26,8 @@ def require_inputs(text: GuardText, inputs: Inputs) -> None:
         function = text.constant(call.function, None, call.where)
         given = [text.constant(value, None, call.where) for value in call.args]
         given += [f"{name}={text.constant(value, None, call.where)}" for name, value in call.kwargs.items()]
-        same = "is" if call.value is None or isinstance(call.value, bool) else "=="
-        expected = text.constant(call.value, None, call.where)
-        text.require(f"{function}({', '.join(given)}) {same} {expected}", "PROCESS_STATE")
+        answer = f"{function}({', '.join(given)})"
+        text.require(text.alike(answer, call.value, None, call.where), "PROCESS_STATE")
 
 
 def require_apart(text: GuardText, inputs: Inputs, by_source: dict[str, str]) -> None:

@@ -77,30 +77,31 @@ def _id_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> No
 
 def _equals_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     value = leaf.args[0]
-    expected = text.constant(value, node, user_line(leaf))
-    kind = text.constant(type(value), None, user_line(leaf))
-    text.require(f"type({variable}) is {kind} and {variable} == {expected}", "EQUALS_MATCH", leaf)
+    where = user_line(leaf)
+    kind = text.constant(type(value), None, where)
     if _has_equals(value):  # dynamo puts the value into the graph, and would another one's
-        text.require(f"repr({variable}) == {text.constant(repr(value), None, '')}", "EQUALS_MATCH")
+        same = text.alike(variable, value, node, where).removeprefix(f"type({variable}) is {kind} and ")
+    else:
+        same = f"{variable} == {text.constant(value, node, where)}"
+    text.require(f"type({variable}) is {kind} and {same}", "EQUALS_MATCH", leaf)
 
 
 def _has_equals(value: Any) -> bool:
     """Whether a value is equal to another one of its type that is not the same: -0.0, (1, 2.0)."""
     if isinstance(value, (float, complex)):
         return not value.real or (not value.imag and isinstance(value, complex))
-    return type(value) in (tuple, slice) and "<" not in repr(value)
+    return isinstance(value, (tuple, list, dict, set, frozenset, slice, range))
 
 
 def _dict_length(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     text.require(f"dict.__len__({variable}) == {leaf.args[0]!r}", "DICT_LENGTH", leaf)
     keys = list(dict.keys(node.value)) if isinstance(node.value, dict) else []
     plain = all(is_plain(key) and key == key for key in keys)
-    if len(keys) > 1 and plain and node.source != f"L[{text.variadic!r}]":
+    if keys and plain and node.source != f"L[{text.variadic!r}]":
         # The trace knows the order, which can be seen in what it returns; of keywords nobody expects one.
-        order = text.constant(keys, None, user_line(leaf))
         # An OrderedDict has an order of its own, which `dict.keys` does not see.
         own = variable if type(node.value) is collections.OrderedDict else f"dict.keys({variable})"
-        text.require(f"list({own}) == {order}", "DICT_ORDER")
+        text.require(text.alike(f"list({own})", keys, None, user_line(leaf)), "DICT_ORDER")
 
 
 def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
@@ -153,8 +154,8 @@ def _set_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -
 
 
 def _mapping_keys(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
-    keys = text.constant(list(leaf.args[0].keys()), None, user_line(leaf))
-    text.require(f"list({variable}.keys()) == {keys}", "MAPPING_KEYS", leaf)
+    keys = list(leaf.args[0].keys())
+    text.require(text.alike(f"list({variable}.keys())", keys, None, user_line(leaf)), "MAPPING_KEYS", leaf)
 
 
 def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
@@ -162,8 +163,8 @@ def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None
     for base in _BASES:
         if isinstance(node.value, base) and leaf.text.startswith(f"{base.__name__}({node.source}) == "):
             # A number or text of a derived class, such as torch.__version__.
-            expected = text.constant(base(node.value), node, user_line(leaf))
-            text.require(f"{base.__name__}({variable}) == {expected}", "CONSTANT_SUBCLASS_MATCH", leaf)
+            same = text.alike(f"{base.__name__}({variable})", base(node.value), None, user_line(leaf))
+            text.require(same, "CONSTANT_SUBCLASS_MATCH", leaf)
             return
     if CHECKED not in leaf.text:
         raise unsupported(f"the guard {leaf.kind!r}", node, leaf)

@@ -21,12 +21,13 @@ def require_metadata(text: GuardText, node: GuardNode, leaf: Leaf, variable: str
     if known is not None:
         _require_attributes(text, node, leaf, variable, known)
         return
-    metadata = text.equal(node.value.__tensor_flatten__()[1], node, user_line(leaf))
+    metadata = node.value.__tensor_flatten__()[1]
     text.add(f"{variable}_flat = {variable}.{FLATTEN}()")
     here = f"{variable}_flat[1]"
-    same = f"{here} == {metadata}"
+    same = text.alike(here, metadata, node, user_line(leaf))
     if hasattr(node.value, "__metadata_guard__"):
-        same = f"type({variable}).__metadata_guard__({metadata}, {here})"
+        expected = text.equal(metadata, node, user_line(leaf))
+        same = f"type({variable}).__metadata_guard__({expected}, {here})"
     text.require(same, _KIND, leaf)
 
 
@@ -38,13 +39,13 @@ def _require_attributes(
     cls = text.constant(type(node.value), None, where)
     text.require(f"{cls}.{FLATTEN} is {text.constant(known.method, None, where)}", _KIND)
     for name, listed in known.lists.items():
-        is_there = f"{cls}.{name} == {text.equal(listed, None, where)}"
+        is_there = text.alike(f"{cls}.{name}", listed, None, where)
         text.require(is_there if listed is not None else f"not hasattr({cls}, {name!r})", _KIND)
     text.require(f"{variable}.__dict__.keys().isdisjoint({(FLATTEN, *known.lists)!r})", _KIND, leaf)
     for name, present in known.tensors.items():
         text.require(f"{variable}.{name} is {'not ' if present else ''}None", _KIND, leaf)
     for name, value in known.attributes.items():
-        text.require(f"{variable}.{name} == {text.equal(value, node, where)}", _KIND, leaf)
+        text.require(text.alike(f"{variable}.{name}", value, node, where), _KIND, leaf)
 
 
 def names_of_wrapped(node: GuardNode, base: str) -> str:

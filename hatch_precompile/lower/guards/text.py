@@ -26,6 +26,10 @@ _NAME = re.compile(r"\b(?:c\d+|v\d+(?:_keys|_flat)?)\b")
 
 _TYPE_CHECK = re.compile(r"^if not \(type\((v\d+)\) is ")
 
+_NUMBERS = (bool, int, float, complex)
+# What may be equal to something else, or hold such.
+_MAY_BE_EQUAL = (*_NUMBERS, str, tuple, list, dict, set, frozenset, slice, range)
+
 # Constants that are found again in each process.
 _REBOUND = ("ref", "parametrized", "if-imported")
 
@@ -100,6 +104,17 @@ class GuardText:
         if is_plain(value) and _has_literal(value):
             return repr(value)
         return self._named(self.namer.equal(value, node, where))
+
+    def alike(self, here: str, value: Any, node: GuardNode | None, where: str) -> str:
+        """The condition that what the expression `here` gives is like a value: equal, and of the same types
+        all through. Sets of numbers have the order in which the trace may have gone through them."""
+        if value is None or isinstance(value, bool):
+            return f"{here} is {value!r}"
+        if type(value) in (set, frozenset) and all(type(item) in _NUMBERS for item in value):
+            items = self.constant(list(value), None, where)
+            return f"type({here}) is {type(value).__name__} and alike(list({here}), {items})"
+        expected = self.equal(value, node, where)
+        return f"alike({here}, {expected})" if isinstance(value, _MAY_BE_EQUAL) else f"{here} == {expected}"
 
     def identity(self, value: Any, node: GuardNode, where: str) -> str:
         """The name of a constant that is the very object."""

@@ -373,6 +373,23 @@ INPUTS = (
     ),
     Input(
         "",
+        "Sets, tuples, dicts and numbers among these",
+        "their types, those of all that they hold, and the order: 1, 1.0 and True are equal; of sets of text "
+        "and of objects no order",
+        "each call",
+        _MISS,
+        "tests/differential/test_differential.py::TestAlike::test_what_is_equal_and_not_alike",
+    ),
+    Input(
+        "",
+        "Arrays of numpy among these, of which dynamo looks at the tensor that they become",
+        "the class, and that they can be written to",
+        "each call",
+        _MISS,
+        "tests/differential/test_differential.py::test_what_becomes_the_same_tensor_is_refused",
+    ),
+    Input(
+        "",
         "torch: its own code without a name, its operators, kernels that it brings",
         "version and source revision",
         "import",

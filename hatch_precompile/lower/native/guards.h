@@ -3,6 +3,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 
 static PyObject *plain_getattribute, *word_getattribute, *word_dict;
 
@@ -65,6 +66,34 @@ APART PyObject *item_at(PyObject *base, Py_ssize_t place, PyObject *number) {
 
 APART int compared(PyObject *left, PyObject *right, int how) {
     PyObject *answer = PyObject_RichCompare(left, right, how);
+    int truth = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return truth;
+}
+
+// What `alike` in constants.py says, which is asked about what is not known here.
+APART int alike(PyObject *asked, PyObject *one, PyObject *other) {
+    PyTypeObject *type = Py_TYPE(one);
+    if (type != Py_TYPE(other)) return 0;
+    if (one == other) return 1;
+    if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBool_Type)
+        return PyObject_RichCompareBool(one, other, Py_EQ);
+    if (type == &PyFloat_Type) {
+        double mine = PyFloat_AS_DOUBLE(one), its = PyFloat_AS_DOUBLE(other);
+        return mine == its ? !signbit(mine) == !signbit(its) : mine != mine && its != its;
+    }
+    if (type == &PyTuple_Type || type == &PyList_Type) {
+        Py_ssize_t size = PySequence_Fast_GET_SIZE(other);
+        int same = PySequence_Fast_GET_SIZE(one) == size;
+        for (Py_ssize_t place = 0; same == 1 && place < size; place++) {
+            if (place >= PySequence_Fast_GET_SIZE(one)) return 0;  // Python code may have changed it
+            PyObject *mine = kept(PySequence_Fast_GET_ITEM(one, place));
+            same = alike(asked, mine, PySequence_Fast_GET_ITEM(other, place));
+            Py_DECREF(mine);
+        }
+        return same;
+    }
+    PyObject *answer = PyObject_CallFunctionObjArgs(asked, one, other, NULL);
     int truth = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
     return truth;

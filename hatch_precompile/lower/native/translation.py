@@ -282,6 +282,9 @@ class _Function:
             return f"has_attributes({self._value(test.value)})"
         if isinstance(test, ast.Call) and (lacking := self._lacking(test)) is not None:
             return lacking
+        if isinstance(test, ast.Call) and ast.unparse(test.func) == "alike":
+            one, other = (self._value(argument) for argument in test.args)
+            return f"alike({self.text.name('alike')}, {one}, {other})"
         return f"PyObject_IsTrue({self._value(test)})"
 
     def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> str:
@@ -352,6 +355,8 @@ class _Function:
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
             sides = f"{self._value(node.left)}, {self._value(node.right)}"
             return self._keep(f"{_OPERATIONS[type(node.op)]}({sides})")
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            return self._keep(f"PyNumber_Power({self._value(node.left)}, {self._value(node.right)}, Py_None)")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self._keep(f"PyNumber_Negative({self._value(node.operand)})")
         if isinstance(node, ast.Set):
