@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import dis
 import itertools
+import warnings
 from collections.abc import Mapping
 from types import CodeType, ModuleType
 from typing import Any
@@ -28,7 +29,7 @@ class LoweredCode:
     """Portable bytecode and what its injected names stand for.
 
     globals: our name -> ("graph" or "plain graph", id) | ("resume", id) | ("helpers", module)
-    | ("constant", encoded)
+    | ("constant", encoded) | ("warnings", ("constant", encoded) or ("global", name))
     constants: (path of co_consts indexes, encoded) for constants that marshal cannot hold
     native: False where running the frame imports torch._dynamo
     """
@@ -69,8 +70,15 @@ def lower_code(
         elif isinstance(value, ModuleType) and value.__name__.startswith("torch._dynamo"):
             table[ours] = ("helpers", value.__name__)
             native = native and _only_native_helpers(code, name)
+        elif _is_of_warnings(value):
+            table[ours] = ("warnings", ("constant", namer.constant(value, None, where)))
         else:
             table[ours] = ("constant", namer.constant(value, None, where))
+    for name in sorted(_global_names(code) - set(injected) - _other_names(code)):
+        if _is_of_warnings(frame_globals.get(name)):
+            ours = f"{prefix}_{len(renamed)}"
+            renamed[name] = ours
+            table[ours] = ("warnings", ("global", name))
     portable, constants = portable_code(code, renamed, namer)
     return LoweredCode(portable, table, constants, native)
 
@@ -129,6 +137,21 @@ def _global_names(code: CodeType) -> set[str]:
         if isinstance(constant, CodeType):
             loaded |= _global_names(constant)
     return loaded
+
+
+def _other_names(code: CodeType) -> set[str]:
+    """Names that the bytecode uses for something else than globals."""
+    others = {
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opcode in dis.hasname and "GLOBAL" not in instruction.opname
+    }
+    return others.union(*(_other_names(each) for each in code.co_consts if isinstance(each, CodeType)))
+
+
+def _is_of_warnings(value: Any) -> bool:
+    """What counts frames: those of compiled code are more (templates/places.py)."""
+    return value is warnings or value is warnings.warn
 
 
 def _only_native_helpers(code: CodeType, module_name: str) -> bool:
