@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bdb
 import functools
 import sys
+import trace
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +51,41 @@ def their_own_calls_of_what_they_compiled() -> dict[str, int]:
     for x in (NINE, NINE, X):
         theirs(x)
     return {"ran": backend.ran, "hits": probe.hits("outer", "lab")}
+
+
+class Debugger(bdb.Bdb):
+    """Goes on at each breakpoint that it meets, and keeps where it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.met: list[str] = []
+
+    def user_line(self, frame: Any) -> None:
+        if self.break_here(frame):
+            self.met.append(frame.f_code.co_name)
+        self.set_continue()
+
+
+def called_in_a_debugger() -> dict[str, Any]:
+    """Where a debugger stopped, and the hits while it was there and after it."""
+    debugger = Debugger()
+    code = core.inner.__code__
+    debugger.set_break(code.co_filename, code.co_firstlineno + 1)
+    explained: list[Any] = []
+    debugger.runcall(core.outer, X)
+    debugger.runcall(lambda: explained.append(lab._precompiled.explain("outer", X)[0]))
+    hits = [probe.hits("outer", "lab")]
+    core.outer(X)
+    hits.append(probe.hits("outer", "lab"))
+    return {"met": debugger.met, "hits": hits, "explained": explained[0]["reason"]}
+
+
+def lines_that_are_counted() -> list[int]:
+    """By `trace`, which does what coverage does."""
+    counting = trace.Trace(trace=0)
+    counting.runfunc(core.outer, X)
+    counts = counting.results().counts
+    return sorted(line for file, line in counts if file == core.__file__)
 
 
 def deep_recursion(depth: int) -> dict[str, Any]:

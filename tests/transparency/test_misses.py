@@ -46,6 +46,19 @@ class TestPolicies:
         assert lab.play("misses.misses_that_are_compiled") == {"ran": 2, "hits": 1}
 
 
+class TestFollowed:
+    def test_a_breakpoint_is_met_and_calls_are_served_again_after_it(self, lab: Site) -> None:
+        seen = lab.play("misses.called_in_a_debugger")
+        assert seen["met"] == ["inner"]
+        assert seen["hits"] == [0, 1]
+        assert seen["explained"] == "a debugger, or coverage, follows this thread"
+
+    def test_lines_are_counted_as_without(self, lab: Site) -> None:
+        ours = lab.play("misses.lines_that_are_counted")
+        assert ours == lab.play("misses.lines_that_are_counted", environment={"HATCH_PRECOMPILE": "off"})
+        assert len(ours) == 2
+
+
 class TestToldToKeepOut:
     @pytest.mark.parametrize(
         "way", ["disable", "disable of a module", "disable around it", "stance", "config"]
