@@ -16,6 +16,7 @@ __all__ = [
     "mark_range",
     "mark_static",
     "shapes_kernel",
+    "version_of",
     "without_subclass",
 ]
 
@@ -39,6 +40,11 @@ def without_subclass() -> AbstractContextManager[Any]:
     """Within it `__torch_function__` of tensor subclasses is not called."""
     context: AbstractContextManager[Any] = torch._C.DisableTorchFunctionSubclass()
     return context
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often a tensor was written to; 0 for one made in inference mode, of which torch does not know."""
+    return 0 if tensor.is_inference() else int(tensor._version)
 
 
 def dispatch_key_set(arguments: Iterable[Any]) -> int:

@@ -24,6 +24,7 @@ from hatch_precompile.target.finding import Target, find_target, find_targets
 from hatch_precompile.target.samples import samples_of
 from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
+from hatch_precompile.verify.effects import Effects, differing, kept, roots_of
 from hatch_precompile.verify.other_processors import OtherProcessors
 from hatch_precompile.verify.parent import Request, SampleResult
 
@@ -52,6 +53,8 @@ class _Verification:
 
     def __init__(self, request: Request) -> None:
         self.entrypoint = request.entrypoint
+        # Where globals may be that a call changes.
+        self.packages = request.package, request.entrypoint.target.partition(":")[0].partition(".")[0]
         self.noted: set[str] = set()
         # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
         self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
@@ -137,7 +140,7 @@ class _Verification:
             )
         return find_targets(self.entrypoint, again)
 
-    def _from_the_bundle(self, samples: list[Sample]) -> list[tuple[SampleResult, list[dict[str, Any]]]]:
+    def _from_the_bundle(self, samples: list[Sample]) -> list[tuple[SampleResult, list[Answer]]]:
         """What each sample did, and its answers."""
         os.environ["HATCH_PRECOMPILE"] = self.strict
         self._install()
@@ -168,7 +171,7 @@ class _Verification:
 
     def _call(
         self, target: Target, sample: Sample, number: int, total: int
-    ) -> tuple[SampleResult, list[dict[str, Any]]]:
+    ) -> tuple[SampleResult, list[Answer]]:
         """Call it in each turn, and no further than the first that is not as it must be. An answer that is
         the first one again is that."""
         call = target.call
@@ -176,7 +179,7 @@ class _Verification:
             call = _without_compiling(target.compiled)
         send(Event(step="sample", sample=number, samples=total))
         result = SampleResult(number, False, None, None, "")
-        answers: list[dict[str, Any]] = []
+        answers: list[Answer] = []
         for turn in (*_TURNS, _ELSEWHERE):
             if turn is _ELSEWHERE and not self.others.would_decide():
                 break
@@ -191,17 +194,19 @@ class _Verification:
             )
             if problem or answer is None:
                 break
-            answers.append(answers[0] if answers and _is_the_same(answer, answers[0]) else answer)
+            if answers and _is_the_same(answer, answers[0]):
+                answer = Answer(answers[0], answer.effects)
+            answers.append(answer)
         return result, answers
 
     def _served(
         self, call: Callable[..., Any], target: Target, sample: Sample, label: str
-    ) -> tuple[dict[str, Any] | None, float | None, str]:
+    ) -> tuple[Answer | None, float | None, str]:
         """The answer of a call from the bundle, its seconds, and why it does not pass."""
         hits = self._hits()
         try:
             with _guarded_from_side_effects():
-                answer, seconds = _run(call, sample, sample.mode)
+                answer, seconds = _run(call, sample, sample.mode, target.call, self.packages)
         except self.miss as error:
             return None, None, _not_served(label, str(error))
         except Exception as error:
@@ -211,7 +216,7 @@ class _Verification:
         return answer, seconds, _not_served(label, self._why(target, sample))
 
     def _beside_eager(
-        self, target: Target, sample: Sample, result: SampleResult, answers: list[dict[str, Any]], total: int
+        self, target: Target, sample: Sample, result: SampleResult, answers: list[Answer], total: int
     ) -> SampleResult:
         """The result with how far its answers are from eager code's."""
         label = f"sample {result.sample}/{total}"
@@ -221,7 +226,7 @@ class _Verification:
         for turn, answer in zip((*_TURNS, _ELSEWHERE), answers, strict=False):
             try:
                 with _eagerly():
-                    expected, _ = _run(target.call, sample, sample.mode)
+                    expected, _ = _run(target.call, sample, sample.mode, target.call, self.packages)
             except Exception as error:
                 problem = f"{label}{turn} raised {type(error).__name__} where it runs eagerly: {error}"
                 return replace(result, problem=problem)
@@ -235,6 +240,7 @@ class _Verification:
                     if not drawn:
                         raise
                     agreed = compare(answer, expected, label + turn, values=False)
+                self._compare_effects(answer, expected, label + turn, before, sample)
             except VerifyError as error:
                 return replace(result, problem=str(error))
             found = Agreement(max(found.largest, agreed.largest), [*found.notes, *agreed.notes])
@@ -255,6 +261,19 @@ class _Verification:
             )
         )
         return replace(result, difference=difference)
+
+    def _compare_effects(
+        self, answer: Answer, expected: Answer, label: str, before: Any, sample: Sample
+    ) -> None:
+        """Raises VerifyError with the first place that the two calls have left in two ways. What eager code
+        leaves in another way when it is called again, with other random numbers, is none."""
+        places = list(differing(answer.effects, expected.effects, self.rounded))
+        if not places:
+            return
+        changing = set() if before is None else _changing(before, sample)
+        for place in places:
+            if place.name not in changing:
+                raise VerifyError(f"{label} {place.words}")
 
     def _note(self, label: str, text: str) -> None:
         """Said of the first sample of which it is true."""
@@ -290,12 +309,27 @@ def _looks(sample: Sample) -> Any:
     return described((sample.args, sample.kwargs), attributes=True)
 
 
-def _run(call: Callable[..., Any], sample: Sample, mode: str) -> tuple[dict[str, Any], float]:
+class Answer(dict[str, Any]):
+    """What a call gave, by name, and what it left behind."""
+
+    def __init__(self, given: dict[str, Any], effects: Effects) -> None:
+        super().__init__(given)
+        self.effects = effects
+
+
+def _run(
+    call: Callable[..., Any], sample: Sample, mode: str, owner: Any = None, packages: tuple[str, ...] = ()
+) -> tuple[Answer, float]:
     """One call on copies of a sample: its output, the inputs as it left them, and in training the
-    gradients of its parameters; and the seconds it took."""
+    gradients of its parameters; and the seconds it took.
+
+    owner, packages: where else it may leave something
+    """
     given = copied(sample)
     args, kwargs = given.args, given.kwargs
     _seed()
+    roots = roots_of(owner, args, kwargs, packages)
+    before = kept(roots)
     with mode_context(mode):
         started = time.perf_counter()
         result: dict[str, Any] = {"output": call(*args, **kwargs), "inputs": (args, kwargs)}
@@ -307,7 +341,7 @@ def _run(call: Callable[..., Any], sample: Sample, mode: str) -> tuple[dict[str,
             name: p.grad.clone() for name, p in call.named_parameters() if p.grad is not None
         }
         call.zero_grad(set_to_none=True)
-    return result, round(seconds, 6)
+    return Answer(result, Effects(before, kept(roots))), round(seconds, 6)
 
 
 def _eagerly() -> AbstractContextManager[Any]:
@@ -342,6 +376,24 @@ def _is_random(call: Callable[..., Any], sample: Any, mode: str) -> bool:
     finally:
         _seed_value = 0
     return False
+
+
+def _changing(call: Any, sample: Sample) -> set[str]:
+    """The places that eager code leaves in another way in the next call of the same with another seed."""
+    global _seed_value
+    if not isinstance(call, torch.nn.Module):
+        return set()
+    try:
+        with _eagerly():
+            copy, other = _before(call), _before(call)
+            first, _ = _run(copy, sample, sample.mode, copy)
+            _seed_value += 1
+            second, _ = _run(other, sample, sample.mode, other)
+    except Exception:  # then nothing excuses the difference
+        return set()
+    finally:
+        _seed_value = 0
+    return {place.name for place in differing(first.effects, second.effects, None)}
 
 
 def _is_the_same(answer: dict[str, Any], other: dict[str, Any]) -> bool:

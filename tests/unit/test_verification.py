@@ -99,6 +99,20 @@ class TestEverySampleIsCalledThreeTimes:
         assert first == SampleResult(1, False, None, None, "sample 1/2 from the bundle raised ValueError: no")
 
 
+class TestWhatACallLeavesBehind:
+    """See test_effects.py."""
+
+    BODY = "state = []\ndef body(x):\n    if {}:\n        state.append(1)\n    return x\n"
+
+    def test_what_eager_code_alone_does_stops_the_build(self, package: Package) -> None:
+        assert package.problems(self.BODY.format("not compiled()"))[0] == (
+            "sample 1/2 leaves misbehaving.model.state as builtins.list, eager code as a builtins.list with 1"
+        )
+
+    def test_what_both_do_is_right(self, package: Package) -> None:
+        assert package.problems(self.BODY.format("True")) == ["", ""]
+
+
 class TestAsOtherProcessorsWouldRunIt:
     """A model that imports the runtime's module of weights depends on the processor."""
 
