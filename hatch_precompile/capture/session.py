@@ -437,7 +437,7 @@ class _Session:
         inputs = inputs_of(trace.code, traced, trace.folded, tree, namer, self.resumes)
         memory = [self.memory[number] for _, number in graphs.values()]
         inputs = dataclasses.replace(inputs, memory=[one for one in memory if one[0]])
-        guards = lower_guards(tree, trace.frame_globals, trace.injected, inputs)
+        guards = lower_guards(tree, trace.frame_globals, trace.injected, inputs, trace.numbers)
         if trace.code in self.frames or not self.frames:
             require_free(tree, self.entrypoint.dynamic_numbers)
         number = sum(map(len, self.frames.values()))

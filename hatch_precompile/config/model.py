@@ -146,7 +146,8 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     inside an argument has the way to it as its key, such as `"cache.layers.*.keys"`."""
 
     dynamic_numbers: ArgumentNames = ()
-    """The arguments that are numbers, int or float, and whose values may differ from the samples'."""
+    """The arguments that are numbers, int or float, and whose values may differ from the samples'. A call in
+    which one, or what is computed of it, does not fit into 64 bits or the tensor's type is not served."""
 
     weights: Literal["read", "fixed"] = "read"
     """Whether parameters and buffers may change between calls. `"fixed"`: once the model is used they do not,

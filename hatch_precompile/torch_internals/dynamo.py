@@ -17,6 +17,7 @@ import torch
 from hatch_precompile.torch_internals.folding.calls import assumed_constants
 from hatch_precompile.torch_internals.folding.results import Folded, folded_in
 from hatch_precompile.torch_internals.folding.watching import watching_folding
+from hatch_precompile.torch_internals.numbers import conditions_on_numbers
 
 __all__ = [
     "NO_OPERATIONS",
@@ -58,6 +59,7 @@ class FrameTrace:
     injected: names dynamo put into that dict, with their values; root: the RootGuardManager
     traced: every code object whose body was traced into the graph
     folded: what else the trace took for constant
+    numbers: what must be true of numbers that were traced for any value, as Python expressions over L
     """
 
     code: CodeType
@@ -67,6 +69,7 @@ class FrameTrace:
     root: Any
     traced: list[CodeType]
     folded: Folded
+    numbers: list[str]
 
 
 def guard_manager_classes() -> tuple[type, ...]:
@@ -181,10 +184,12 @@ def tracing_frames(
         injected = _injected_globals(output_graph)
         traced = list(output_graph.tracing_context.traced_code)
         frame_globals = output_graph.global_scope
+        numbers = conditions_on_numbers(output_graph)
         build(self, f_code, output_graph, *args, **kwargs)
         root = self.guard_manager.root
         folded = folded_in(output_graph)
-        on_frame(FrameTrace(f_code, transformed[f_code], frame_globals, injected, root, traced, folded))
+        new = transformed[f_code]
+        on_frame(FrameTrace(f_code, new, frame_globals, injected, root, traced, folded, numbers))
 
     def compile_and_watch(code: CodeType, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -33,6 +33,13 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "fullgraph": True,
     },
     {
+        "target": "programs.numbers:run",
+        "name": "numbers",
+        "samples": "programs.numbers:samples",
+        "dynamic-numbers": ["n", "m", "f"],
+    },
+    {"target": "programs.warned:run", "name": "warned", "samples": "programs.warned:samples"},
+    {
         "target": "programs.modules:Mixed",
         "name": "mixed",
         "instance": "programs.modules:mixed",

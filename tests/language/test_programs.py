@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,6 +52,47 @@ def test_random_numbers_are_those_of_torch_compile(programs: Site, called: Any, 
     ours = called["programs"]["drops_out"]["ours"][0]
     assert ours[:3] == jitted[:3]
     torch.testing.assert_close(torch.tensor(ours[3]), torch.tensor(jitted[3]))
+
+
+class TestNumbers:
+    """Python's have no bounds, those of compiled code have 64 bits."""
+
+    WHOLE = (0, 1, -1, 5, -5, 31, 40, 62, 63, 255, 256, 3_000_000, -3_000_000, 2**31, 3037000500, 2**53 + 1)
+    HUGE = (2**62, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 2**64 + 5, 10**30)
+    FLOATS = (0.0, -0.0, 0.5, 1.5, -2.5, 65504.0, 65520.0, 1e19, 1e39, 1e300)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def seen(cls, programs: Site) -> Any:
+        few = (3, -3, 2**40, -1, 2**62)
+        whole = [(n, m, 2.5) for n, m in [*((n, 7) for n in cls.WHOLE + cls.HUGE), *product(few, few)]]
+        shifts = [(5, m, 2.5) for m in (*cls.WHOLE[:9], True)]
+        calls = [*whole, *shifts, *((5, 7, f) for f in cls.FLOATS), *((2**40, -7, f) for f in cls.FLOATS)]
+        return programs.play("language.calls_with_any_numbers", calls=calls)
+
+    def test_they_are_as_in_eager_code(self, seen: Any) -> None:
+        assert seen["wrong"] == []
+        assert seen["calls"] > 300
+
+    def test_what_fits_is_served(self, seen: Any) -> None:
+        assert {(name, n, m) for name, n, m, _ in map(tuple, seen["served"])} >= {
+            ("powers", -5, 7), ("powers", 2**31 - 2**31 + 256, 7), ("quotients", 3_000_000, 7),
+            ("quotients", -5, 7), ("with_tensors", 255, 7), ("shifted", 5, 5), ("fractions", 5, 7),
+        }  # fmt: skip
+        assert seen["imported"] == []
+
+
+class TestWarnings:
+    @pytest.mark.parametrize("way", ["always", "default", "by module"])
+    def test_their_places_are_those_of_eager_code(self, programs: Site, way: str) -> None:
+        ours = programs.play("language.warnings_of_a_program", way=way)
+        eager = programs.play(
+            "language.warnings_of_a_program", way=way, environment={"HATCH_PRECOMPILE": "off"}
+        )
+        assert ours["said"] == eager["said"]
+        assert ours["registries"] == eager["registries"]
+        assert ours["hits"] == 2
+        assert len(eager["said"]) == {"always": 16, "default": 8, "by module": 4}[way]
 
 
 class TestDynamicShapes:

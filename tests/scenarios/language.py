@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import sys
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import probe
 import programs
 import torch
 from observing import close, hits, imported, misses, observed, plain, status
-from programs import calls, modules, shapes
+from programs import calls, modules, numbers, shapes, warned
 
 
 def each_program() -> dict[str, Any]:
@@ -38,6 +41,61 @@ def each_program() -> dict[str, Any]:
 
 def numbers_that_torch_compile_draws() -> Any:
     return observed(torch.compile(calls.run), "drops_out", calls.inputs())[0]
+
+
+def calls_with_any_numbers(calls: list[tuple[Any, Any, Any]]) -> dict[str, Any]:
+    """Each program with each of them: what did not do as eager code does, and what was served."""
+    wrong: list[Any] = []
+    served: list[Any] = []
+    for name, program in numbers.PROGRAMS.items():
+        for given in calls:
+            before = hits("numbers")
+            ours = _whatever(numbers.run, name, numbers.x(), *given)
+            if hits("numbers") > before:
+                served.append([name, *given])
+            eager = _whatever(program, numbers.x(), *given)
+            if not _alike(ours, eager):
+                wrong.append([name, *given, repr(ours), repr(eager)])
+    total = len(calls) * len(numbers.PROGRAMS)
+    return {"wrong": wrong, "served": served, "calls": total, "imported": imported()}
+
+
+def _whatever(call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, dict):
+        return _alike(list(one.items()), list(other.items()))
+    if isinstance(one, torch.Tensor):
+        return one.dtype is other.dtype and torch.allclose(one.double(), other.double(), equal_nan=True)
+    if isinstance(one, float):
+        return one == other or abs(one - other) <= 1e-12 * abs(other)
+    return bool(one == other)
+
+
+def warnings_of_a_program(way: str) -> dict[str, Any]:
+    """Where the warnings of two calls are, which modules keep a list of theirs, and the hits."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("default" if way == "default" else "always")
+        if way == "by module":
+            warnings.filterwarnings("ignore", module=r"programs\.warned")
+        for _ in range(2):
+            warned.run(torch.ones(3))
+    places = [
+        (Path(each.filename).name, each.lineno, str(each.message), each.category.__name__) for each in said
+    ]
+    modules = [name for name, module in sys.modules.items() if "__warningregistry__" in vars(module)]
+    registries = sorted(name for name in modules if name.startswith(("programs", "language", __name__)))
+    served = sum(entry["hits"] for entry in status("warned")["by_entry"] if entry["function"] == "run")
+    return {"said": places, "registries": registries, "hits": served}
 
 
 def _result(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -96,11 +154,11 @@ def calls_with_numbers(cases: list[tuple[Any, Any]]) -> dict[str, Any]:
         return [(dtype, size, content) for dtype, size, _, content in tensors]
 
     seen = []
-    for numbers in cases:
+    for given in cases:
         before = hits("counted")
-        ours = values(shapes.counted, *numbers)
+        ours = values(shapes.counted, *given)
         served = hits("counted") > before
-        seen.append([served, close(ours, values(probe.eager(shapes.counted), *numbers))])
+        seen.append([served, close(ours, values(probe.eager(shapes.counted), *given))])
     not_a_number = shapes.counted(x, float("nan"), 3)[1]
     return {"seen": seen, "nan": bool(not_a_number.isnan().all()), "imported": imported()}
 

@@ -10,7 +10,7 @@ import ast
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -64,15 +64,20 @@ class LoweredGuards:
 
 
 def lower_guards(
-    root: GuardNode, frame_globals: dict[str, Any], injected: dict[str, Any], inputs: Inputs | None = None
+    root: GuardNode,
+    frame_globals: dict[str, Any],
+    injected: dict[str, Any],
+    inputs: Inputs | None = None,
+    numbers: Sequence[str] = (),
 ) -> LoweredGuards:
     """Generate the guard function of one recorded tree.
 
     `injected` maps the names dynamo put into the frame's globals to their values; `inputs`: what dynamo took
-    for constant and may change between calls. Raises `Unsupported`, with dynamo's words for the check and its
+    for constant and may change between calls; `numbers`: conditions on those that were traced for any value.
+    Raises `Unsupported`, with dynamo's words for the check and its
     source line, for any it cannot carry.
     """
-    return _Writer(root, frame_globals, injected, inputs or Inputs()).write()
+    return _Writer(root, frame_globals, injected, inputs or Inputs(), numbers).write()
 
 
 def function_codes(source: str, filename: str) -> tuple[CodeType, ...]:
@@ -85,9 +90,15 @@ class _Writer:
     """Walks one tree. Variables are kept by node, and by dynamo's name for the value."""
 
     def __init__(
-        self, root: GuardNode, frame_globals: dict[str, Any], injected: dict[str, Any], inputs: Inputs
+        self,
+        root: GuardNode,
+        frame_globals: dict[str, Any],
+        injected: dict[str, Any],
+        inputs: Inputs,
+        numbers: Sequence[str],
     ) -> None:
         self.root = root
+        self.numbers = numbers
         self.inputs = inputs
         self.frame_globals = frame_globals
         self.injected = injected
@@ -121,6 +132,8 @@ class _Writer:
             self._relation(relation)
         for leaf in self.root.epilogue:
             self._expression(leaf)
+        for text in self.numbers:
+            self.text.require(self._rewrite(text, None), "NUMBERS")
         require_apart(self.text, self.inputs, self._by_source)
         require_memory(self.text, self.inputs, self._by_source)
         require_lacking(self.text, self.inputs, self.frame_globals)
@@ -248,7 +261,7 @@ class _Writer:
                     value = getattr(value, name)
                 yield value
 
-    def _rewrite(self, text: str, leaf: Leaf) -> str:
+    def _rewrite(self, text: str, leaf: Leaf | None) -> str:
         writer = self
 
         class Rewrite(ast.NodeTransformer):

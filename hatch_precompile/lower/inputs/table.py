@@ -382,6 +382,14 @@ INPUTS = (
     ),
     Input(
         "",
+        "Numbers traced for any value, `dynamic-numbers`, and what the graph computes of them",
+        "that they fit into 64 bits, and into the type of a tensor they meet, and that Python raises nothing",
+        "each call",
+        _MISS,
+        "tests/language/test_programs.py::TestNumbers::test_they_are_as_in_eager_code",
+    ),
+    Input(
+        "",
         "Arrays of numpy among these, of which dynamo looks at the tensor that they become",
         "the class, and that they can be written to",
         "each call",
