@@ -59,6 +59,10 @@ def described(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         kept = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
         return Shown(_name(type(value)), [described(item, depth + 1) for item in kept])
+    if type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
+        # A subclass is itself, and so is one that cannot be written to.
+        facts = (str(value.dtype), value.shape, bool(value.flags.writeable))
+        return Shown(_name(type(value)), [facts, described(value.tolist(), depth + 1)])
     if isinstance(value, (type, FunctionType, MethodType, BuiltinFunctionType)):
         return Shown("named", _name(value))
     if isinstance(value, (Enum, torch.dtype, torch.device, torch.Size)):

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -161,14 +162,21 @@ class Run:
             self.note(f"{name} shares", sharing([*tensors_of([args, kwargs]), *tensors_of(result)]))
             self.note(f"{name} printed", said.getvalue())
             self.note(f"{name} left of its object", self._state())
+            self.note(f"{name} left of its module", self._globals())
             inputs = tensors_of([args, kwargs])
             self.note(f"{name} gradients", [tensor.grad for tensor in inputs if tensor.is_leaf])
 
     def _state(self) -> Any:
         if isinstance(self.object, torch.nn.Module):
             gradients = {name: p.grad for name, p in self.object.named_parameters()}
-            return [dict(self.object.state_dict()), gradients]
+            return [dict(self.object.state_dict()), gradients, _attributes(self.object)]
         return vars(self.object) if hasattr(self.object, "__dict__") else None
+
+    def _globals(self) -> Any:
+        """What the program's module has in its globals that a call may change."""
+        kinds = (bool, int, float, str, list, dict, set, torch.Tensor)
+        found = vars(self.module).items()
+        return {name: value for name, value in found if not name.startswith("__") and type(value) in kinds}
 
     def _why(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Callable[..., Any]) -> str:
         """In the runtime's own words."""
@@ -198,7 +206,7 @@ class Run:
                 self.note(f"{name} raised", error)
         texts = sorted(
             {
-                f"{each.category.__name__}: {each.message}"
+                f"{each.category.__name__}: {each.message}{_place(each)}"
                 for each in said
                 if each.category.__name__ != "PrecompileWarning"
             }
@@ -209,6 +217,21 @@ class Run:
         """All that goes back to the judge."""
         self.note("left of torch", _flags())
         return {"notes": self.notes, "served": self.served, "why": self.explained}
+
+
+def _attributes(module: torch.nn.Module) -> Any:
+    """Those that a module and the modules in it have by themselves."""
+    return {
+        path: {name: value for name, value in vars(inner).items() if not name.startswith("_")}
+        for path, inner in module.named_modules()
+    }
+
+
+def _place(said: warnings.WarningMessage) -> str:
+    """Where a warning of the program's own is said to be from."""
+    if not str(said.message).startswith("specimen: "):
+        return ""
+    return f" ({Path(said.filename).name}:{said.lineno})"
 
 
 def _pair(sample: tuple[Any, ...]) -> Inputs:
