@@ -137,9 +137,14 @@ class _Walk:
             self.found[path] = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
         elif id(value) not in self._seen:
             self._seen[id(value)] = value
+            kinds: Any = (dict, list, tuple, collections.deque, set, frozenset)
+            for kind in kinds:
+                if isinstance(value, kind) and (count := kind.__len__(value)) > _MANY:
+                    self.found[path] = _Kind(_name(value), count)
+                    return
             items = _items(value)
             self.found[path] = _Kind(_name(value), len(items))
-            if depth and len(items) <= _MANY:
+            if depth and (len(items) <= _MANY or isinstance(value, torch.nn.Module)):
                 for step, item in items:
                     self.value(item, path + step, depth - 1)
 
