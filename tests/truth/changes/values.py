@@ -155,4 +155,4 @@ for _when, _before in _WHEN.items():
             _apply = _arguments(_equal(_which), _before, _place)
             add(f"inputs: argument {_place}: {_words}", "equal value", _apply, only=_WITH_VALUES)
         _apply = _attributes(_equal(_which), _before)
-        add(f"attributes: {_words}", "equal value", _apply, only=("OfValues", "Counting"))
+        add(f"attributes: {_words}", "equal value", _apply, only=("OfValues", "Leaving"))

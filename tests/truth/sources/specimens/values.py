@@ -121,7 +121,7 @@ def gives_warnings(x):
     return y * 2
 
 
-class Counting(nn.Module):
+class Leaving(nn.Module):
     """Leaves something everywhere."""
 
     total = 0
@@ -157,5 +157,5 @@ PROGRAMS = [
     {"target": "walks_tables", "samples": "tables"},
     {"target": "OfValues", "samples": "rows"},
     {"target": "gives_warnings", "samples": "rows"},
-    {"target": "Counting", "samples": "rows"},
+    {"target": "Leaving", "samples": "rows"},
 ]
