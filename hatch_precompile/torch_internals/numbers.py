@@ -172,7 +172,7 @@ class _Conditions:
         elif isinstance(expression, sympy.logic.boolalg.Boolean):
             return
         elif kind == "PowByNatural":
-            self._within(expression, 0, _MOST_OF_POWERS, None)
+            self._within(expression, 1, _MOST_OF_POWERS, None)  # 0.5 of a negative shift, which raises
         elif expression.is_integer:
             raising = kind in _RAISING and not self._divides_by_constant(expression)
             self._within(expression, _LEAST, _MOST, None if raising else self._bounds(expression))

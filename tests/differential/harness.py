@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +58,11 @@ def _asked(guard: Callable[[dict[str, Any]], bool], frame_locals: dict[str, Any]
         return False  # an error in a guard of ours is a refusal
 
 
-def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]:
-    """Capture one call under torch.compile, in the grad mode it is made in."""
+def hold(call: Callable[..., Any], *args: Any, numbers: Sequence[str] = (), **kwargs: Any) -> list[HeldFrame]:
+    """Capture one call under torch.compile, in the grad mode it is made in.
+
+    numbers: arguments of which any value is traced
+    """
     torch._dynamo.reset()
     recorder = GuardRecorder()
     held: list[HeldFrame] = []
@@ -75,7 +78,7 @@ def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]
     def backend(gm: Any, _inputs: Any) -> Any:
         return gm.forward
 
-    with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
+    with capture_settings({}, 1, numbers), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
         torch.compile(call, backend=backend)(*args, **kwargs)
     if errors:
         raise errors[0]
@@ -83,7 +86,8 @@ def hold(call: Callable[..., Any], *args: Any, **kwargs: Any) -> list[HeldFrame]
 
 
 def _held(recorder: GuardRecorder, trace: FrameTrace, keys: tuple[int, int]) -> HeldFrame:
-    lowered = lower_guards(recorder.tree(trace.root), trace.frame_globals, trace.injected)
+    tree = recorder.tree(trace.root)
+    lowered = lower_guards(tree, trace.frame_globals, trace.injected, numbers=trace.numbers)
     data = {
         "guard": function_codes(lowered.source, "<guards>"),
         "constants": lowered.constants,

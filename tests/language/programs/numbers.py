@@ -39,7 +39,12 @@ def with_tensors(x, n, m, f):
 
 @program
 def fractions(x, n, m, f):
-    return x * f, f * f, f / m, int(f), round(f)
+    return x * f, f / m, f - n
+
+
+@program
+def rounded(x, n, m, f):
+    return x * f, int(f), round(f)
 
 
 @program

@@ -12,7 +12,7 @@ from tests.truth.changes.registry import add
 
 _WITH_NUMBERS = (
     *("returns_numbers", "divides_numbers", "meets_tensors", "computes_fractions", "shifts_one"),
-    "counts_sizes",
+    *("counts_sizes", "rounds_fractions"),
 )
 _WITH_ARRAYS = ("computes_with_arrays", "mixes_arrays")
 _WITH_VALUES = (*_WITH_NUMBERS, "walks_sets", "walks_tables")

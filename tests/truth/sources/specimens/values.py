@@ -44,7 +44,11 @@ def meets_tensors(x, n, m, f):
 
 
 def computes_fractions(x, n, m, f):
-    return x * f, f * f, f / m, int(f), round(f)
+    return x * f, f / m, f - n
+
+
+def rounds_fractions(x, n, m, f):
+    return x * f, int(f), round(f)
 
 
 def shifts_one(x, n, m, f):
@@ -148,6 +152,7 @@ PROGRAMS = [
     {"target": "divides_numbers", "samples": "with_numbers", "dynamic-numbers": ["n", "m", "f"]},
     {"target": "meets_tensors", "samples": "with_numbers", "dynamic-numbers": ["n", "m", "f"]},
     {"target": "computes_fractions", "samples": "with_numbers", "dynamic-numbers": ["n", "m", "f"]},
+    {"target": "rounds_fractions", "samples": "with_numbers", "dynamic-numbers": ["n", "m", "f"]},
     {"target": "shifts_one", "samples": "with_numbers", "dynamic-numbers": ["n", "m", "f"]},
     {"target": "counts_sizes", "samples": "with_numbers", "dynamic-numbers": ["n", "m", "f"]},
     {"target": "computes_with_arrays", "samples": "arrays"},
