@@ -9,6 +9,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import attribute, has
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
 from hatch_precompile.target.finding import Declared
@@ -64,8 +65,8 @@ def _own_place(function: FunctionType, declared: Declared, target: str) -> list[
     value = references.resolve(module, steps)
     while value is not function:
         for name in ("__func__", "__wrapped__", "_torchdynamo_orig_callable"):
-            if hasattr(value, name):
-                value, steps = getattr(value, name), [*steps, ("a", name)]
+            if has(value, name):
+                value, steps = attribute(value, name), [*steps, ("a", name)]
                 break
         else:
             return None

@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import is_a
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.runtime import runtime
 
@@ -67,7 +68,7 @@ def lower_code(
             table[ours] = graphs[name]
         elif name in resumes:
             table[ours] = ("resume", resumes[name])
-        elif isinstance(value, ModuleType) and value.__name__.startswith("torch._dynamo"):
+        elif is_a(value, ModuleType) and value.__name__.startswith("torch._dynamo"):
             table[ours] = ("helpers", value.__name__)
             native = native and _only_native_helpers(code, name)
         elif _is_of_warnings(value):

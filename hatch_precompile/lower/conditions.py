@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import is_a
 from hatch_precompile.lower.guards.text import user_line
 from hatch_precompile.records import Conditions, FixedValue, TensorInput
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
@@ -73,7 +74,7 @@ def _reached(node: GuardNode, *, of_caller: bool) -> Iterator[tuple[GuardNode, b
     for child in node.children:
         if node.parent is None and child.accessor != "framelocals":
             continue
-        own = isinstance(child.value, torch.nn.Module) or child.source == "L['self']"
+        own = is_a(child.value, torch.nn.Module) or child.source == "L['self']"
         yield child, of_caller and not own
         yield from _reached(child, of_caller=of_caller and not own)
 

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import attribute, class_name, dict_of, is_a, is_exactly, modules, qualname_of
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.guardtree import GuardNode
 from hatch_precompile.torch_internals.operators import operator_name
@@ -59,9 +60,9 @@ NAME_IT = (
 
 def is_plain(value: Any) -> bool:
     """Whether marshal holds the value and compares equal to it after a round trip."""
-    if type(value) in (tuple, frozenset):
+    if is_exactly(value, tuple, frozenset):
         return all(is_plain(item) for item in value)
-    return type(value) in _PLAIN
+    return is_exactly(value, *_PLAIN)
 
 
 class Namer:
@@ -86,16 +87,16 @@ class Namer:
         if is_plain(value):
             return value
         items: Iterable[Any]
-        if type(value) in (tuple, list, set, frozenset):
+        if is_exactly(value, tuple, list, set, frozenset):
             # A set's order is the process's own; a build must not depend on it.
             items = value if type(value) in (tuple, list) else sorted(value, key=repr)
             return [type(value).__name__, *(self.constant(item, None, where) for item in items)]
         if type(value) is dict:
             if value is vars(builtins):
                 return ["builtins"]
-            module = sys.modules.get(value.get("__name__", ""))
-            if module is not None and vars(module) is value:
-                return ["globals", module.__name__]
+            name = value.get("__name__")
+            if type(name) is str and name in sys.modules and dict_of(sys.modules[name]) is value:
+                return ["globals", name]
             pairs = [[self.constant(k, None, where), self.constant(v, None, where)] for k, v in value.items()]
             return ["dict", *pairs]
         if type(value) is slice:
@@ -111,19 +112,20 @@ class Namer:
     def equal(self, value: Any, node: GuardNode | None = None, where: str = "") -> Any:
         """As `constant`, for a value of which only what it is equal to counts: it may hold dataclasses that
         have no name. They are made again of their fields."""
-        if type(value) in (tuple, list) and not is_plain(value):
+        if is_exactly(value, tuple, list) and not is_plain(value):
             return [type(value).__name__, *(self.equal(item, None, where) for item in value)]
         if type(value) is dict:
             return [
                 "dict",
                 *([self.constant(k, None, where), self.equal(v, None, where)] for k, v in value.items()),
             ]
-        if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        if is_a(value, type) or attribute(type(value), "__dataclass_fields__") is None:
             return self.constant(value, node, where)
-        names = [field.name for field in dataclasses.fields(value)]
-        if type(value).__eq__ is object.__eq__ or sorted(getattr(value, "__dict__", names)) != sorted(names):
+        names = [field.name for field in dataclasses.fields(type(value))]
+        equals: Any = type(value).__eq__
+        if equals is object.__eq__ or sorted(dict_of(value) or names) != sorted(names):
             return self.reference(value, node, where)
-        fields = [[name, self.equal(getattr(value, name), None, where)] for name in names]
+        fields = [[name, self.equal(attribute(value, name), None, where)] for name in names]
         return ["dataclass", self.reference(type(value), None, where), *fields]
 
     def reference(self, value: Any, node: GuardNode | None = None, where: str = "") -> list[Any]:
@@ -152,14 +154,14 @@ class Namer:
 
     def _candidates(self, value: Any, node: GuardNode | None) -> Iterator[Place]:
         yield from self._own_names(value)
-        if isinstance(value, BuiltinFunctionType) and id(value) in _module_globals():
+        if type(value) is BuiltinFunctionType and id(value) in _module_globals():
             # Its own name, before one that the user's module gives it and may give another.
             place = _module_globals()[id(value)]
             if place[0].partition(".")[0] in _LIBRARIES:
                 yield place
         if node is not None:
             yield from self._path_names(node)
-        if isinstance(value, CodeType):
+        if type(value) is CodeType:
             yield from _nested_code_names(value)
         found = _module_globals().get(id(value))
         if found is not None:
@@ -167,27 +169,29 @@ class Namer:
 
     def _own_names(self, value: Any) -> Iterator[Place]:
         """Names a thing says of itself, and what a decorator keeps under that name."""
-        if isinstance(value, ModuleType):
-            yield value.__name__, ()
+        if is_a(value, ModuleType):
+            name = attribute(value, "__name__")
+            if type(name) is str:
+                yield name, ()
             return
-        if isinstance(value, enum.Enum):
+        if is_a(value, enum.Enum):
             for module, steps in self._own_names(type(value)):
-                if isinstance(value, enum.Flag):  # several together are a member without a name
+                if is_a(value, enum.Flag):  # several together are a member without a name
                     yield module, (*steps, ("e", tuple(str(flag.name) for flag in value)))
                 else:
                     yield module, (*steps, ("a", value.name))
             return
-        if self._references.is_torchs(value) and not isinstance(value, torch.device):
+        if self._references.is_torchs(value) and type(value) is not torch.device:
             yield "torch", (("a", str(value).removeprefix("torch.")),)
             return
         if operator := operator_name(value):
             yield "torch", (("a", "ops"), *(("a", part) for part in operator.split(".")))
             return
-        if isinstance(value, _DESCRIPTORS):  # where it is from, whatever the class that it was read from
+        if is_a(value, *_DESCRIPTORS):  # where it is from, whatever the class that it was read from
             for module, steps in self._own_names(value.__objclass__):
                 yield module, (*steps, ("d", value.__name__))
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
-        if isinstance(value, (MethodType, BuiltinFunctionType)) and isinstance(value.__self__, type):
+        if is_exactly(value, MethodType, BuiltinFunctionType) and is_a(value.__self__, type):
             for module, steps in self._own_names(value.__self__):
                 yield module, (*steps, ("a", value.__name__))
         module, qualname = _home(value)
@@ -214,18 +218,18 @@ class Namer:
             if thing is value:
                 yield module, way
                 return
-            if getattr(thing, "__code__", None) is value:
+            if attribute(thing, "__code__") is value:
                 yield module, (*way, ("a", "__code__"))
                 return
-            wrapped = vars(thing).get("__wrapped__") if hasattr(thing, "__dict__") else None
+            wrapped = dict_of(thing).get("__wrapped__")
             if wrapped is not None:
                 queue.append((wrapped, (*way, ("a", "__wrapped__"))))
-            for index, cell in enumerate(getattr(thing, "__closure__", None) or ()):
+            for index, cell in enumerate(attribute(thing, "__closure__") or ()):
                 try:
                     content = cell.cell_contents
                 except ValueError:  # an empty cell
                     continue
-                if isinstance(content, FunctionType):
+                if type(content) is FunctionType:
                     cell_steps = (("a", "__closure__"), ("i", index), ("a", "cell_contents"))
                     queue.append((content, (*way, *cell_steps)))
 
@@ -259,7 +263,7 @@ def step(node: GuardNode) -> tuple[Step, ...] | None:
         return (("a", node.key),)
     if node.accessor in _ITEMS and is_plain(node.key):
         return (("i", node.key),)
-    if node.accessor == "get_value" and node.parent is not None and isinstance(node.parent.value, dict):
+    if node.accessor == "get_value" and node.parent is not None and is_a(node.parent.value, dict):
         key = list(dict.keys(node.parent.value))[node.key]
         return (("i", key),) if is_plain(key) else None
     return None
@@ -267,14 +271,15 @@ def step(node: GuardNode) -> tuple[Step, ...] | None:
 
 def _home(value: Any) -> tuple[str, str]:
     """(module, qualified name) as the object itself gives them."""
-    if isinstance(value, CodeType):
+    if type(value) is CodeType:
         # A code object knows its qualified name; the module is where its file was imported from.
         return _modules_by_file().get(value.co_filename, ""), value.co_qualname
-    module: Any = getattr(value, "__module__", None)
-    qualname: Any = getattr(value, "__qualname__", None)
-    if module is None and isinstance(value, BuiltinFunctionType):
-        module = getattr(getattr(value, "__self__", None), "__name__", None)
-    return (module, qualname) if isinstance(module, str) and isinstance(qualname, str) else ("", "")
+    if type(value) is MethodType:
+        value = value.__func__
+    module, qualname = attribute(value, "__module__"), attribute(value, "__qualname__")
+    if module is None and type(value) is BuiltinFunctionType:
+        module = attribute(value.__self__, "__name__")
+    return (module, qualname) if type(module) is str and type(qualname) is str else ("", "")
 
 
 def _nested_code_names(code: CodeType) -> Iterator[Place]:
@@ -303,7 +308,7 @@ def _find_constant(base: CodeType, wanted: CodeType) -> tuple[Step, ...] | None:
     for index, constant in enumerate(base.co_consts):
         if constant is wanted:
             return (("k", index),)
-        if isinstance(constant, CodeType):
+        if type(constant) is CodeType:
             deeper = _find_constant(constant, wanted)
             if deeper is not None:
                 return (("k", index), *deeper)
@@ -317,9 +322,9 @@ def _modules_by_file() -> dict[str, str]:
 @functools.lru_cache(maxsize=1)
 def _files(_modules: int) -> dict[str, str]:
     files: dict[str, str] = {}
-    for name, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and name != "__main__":
+    for name, own in modules():
+        file = own.get("__file__")
+        if type(file) is str and name != "__main__":
             files.setdefault(file, name)
     return files
 
@@ -335,29 +340,26 @@ _LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 def _module_globals() -> dict[int, Place]:
     """Every object that is an attribute of a module, by id; of its names a library's and a short one."""
     found: dict[int, Place] = {}
-    names = sorted(
-        sys.modules,
-        key=lambda name: (
-            name.startswith("_"),
-            "._" in name,
-            name.partition(".")[0] not in _LIBRARIES,
-            len(name),
-            name,
+    every = sorted(
+        ((name, own) for name, own in modules() if name != "__main__"),
+        key=lambda module: (
+            module[0].startswith("_"),
+            "._" in module[0],
+            module[0].partition(".")[0] not in _LIBRARIES,
+            len(module[0]),
+            module[0],
         ),
     )
-    for name in names:
-        module = sys.modules[name]
-        if not isinstance(module, ModuleType) or name == "__main__":
-            continue
-        for attribute, value in list(vars(module).items()):
+    for name, own in every:
+        for key, value in list(own.items()):
             if not is_plain(value):
-                found.setdefault(id(value), (name, (("a", attribute),)))
+                found.setdefault(id(value), (name, (("a", key),)))
     return found
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, CodeType):
+    if type(value) is CodeType:
         return f"the code of {value.co_qualname} ({value.co_filename}:{value.co_firstlineno})"
-    name = getattr(value, "__qualname__", None)
-    kind = type(value).__qualname__
-    return f"{kind} {name}" if isinstance(name, str) else f"a {type(value).__module__}.{kind} object"
+    name = attribute(value, "__qualname__")
+    kind = type(value)
+    return f"{qualname_of(kind)} {name}" if type(name) is str else f"a {class_name(kind)} object"

@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.looking import attribute, dict_of, is_a, is_exactly, module_of, qualname_of
+
 __all__ = ["described"]
 
 _DEEPEST = 12
+_PLAIN = (str, bytes, bool, int, float, complex, torch.dtype, torch.device)
 
 
 def described(value: Any, *, attributes: bool = False) -> Any:
@@ -30,29 +33,36 @@ class _Description:
 
     def parts(self, value: Any, depth: int) -> Iterator[Any]:
         kind = type(value)
-        yield f"{kind.__module__}.{kind.__qualname__}"
-        if isinstance(value, torch.Tensor):
+        yield f"{module_of(kind)}.{qualname_of(kind)}"
+        if is_a(value, torch.Tensor):
             yield (str(value.dtype), str(value.device), tuple(value.shape), value.requires_grad)
             if value.layout is torch.strided:
                 yield (value.stride(), value.storage_offset())
             else:
                 yield str(value.layout)
-        elif isinstance(value, (str, bytes, int, float, complex, type(None), torch.dtype, torch.device)):
+        elif value is None or is_exactly(value, *_PLAIN):
             yield repr(value)
+        elif is_a(value, str, bytes, int, float, complex):  # one derived from them, as it is without that
+            base = next(base for base in (str, bytes, int, float, complex) if is_a(value, base))
+            yield base.__repr__(value)
         elif depth > _DEEPEST:
             yield "deeper"
-        elif isinstance(value, Mapping):
+        elif is_a(value, dict):
+            for key, item in dict.items(value):
+                yield (list(self.parts(key, depth + 1)), list(self.parts(item, depth + 1)))
+        elif is_a(value, Mapping):
             for key, item in value.items():
                 yield (list(self.parts(key, depth + 1)), list(self.parts(item, depth + 1)))
-        elif isinstance(value, (list, tuple)):
-            for item in value:
+        elif is_a(value, list, tuple):
+            for item in (list if is_a(value, list) else tuple).__iter__(value):
                 yield list(self.parts(item, depth + 1))
-        elif isinstance(value, (set, frozenset)):
-            yield sorted(repr(list(self.parts(item, depth + 1))) for item in value)
-        elif dataclasses.is_dataclass(value):
-            for field in dataclasses.fields(value):
-                yield (field.name, list(self.parts(getattr(value, field.name, None), depth + 1)))
-        elif self._attributes and not isinstance(value, (type, ModuleType, FunctionType, torch.nn.Module)):
+        elif is_a(value, set, frozenset):
+            items = (set if is_a(value, set) else frozenset).__iter__(value)
+            yield sorted(repr(list(self.parts(item, depth + 1))) for item in items)
+        elif attribute(kind, "__dataclass_fields__") is not None:
+            for field in dataclasses.fields(kind):
+                yield (field.name, list(self.parts(attribute(value, field.name), depth + 1)))
+        elif self._attributes and not is_a(value, type, ModuleType, FunctionType, torch.nn.Module):
             yield from self._of_object(value, depth)
 
     def _of_object(self, value: Any, depth: int) -> Iterator[Any]:
@@ -60,5 +70,5 @@ class _Description:
             yield self._seen[id(value)]
             return
         self._seen[id(value)] = len(self._seen)
-        for name, item in getattr(value, "__dict__", {}).items():
+        for name, item in dict_of(value).items():
             yield (name, list(self.parts(item, depth + 1)))

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.looking import is_a
+
 __all__ = ["is_python_operator", "operator_name", "python_operators_called_directly"]
 
 
 def operator_name(value: Any) -> str:
     """Of an operator of torch.ops or one overload of it, below that: "aten.sin"; of anything else ""."""
-    return str(value) if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) else ""
+    return str(value) if is_a(value, torch._ops.OpOverload, torch._ops.OpOverloadPacket) else ""
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import VerifyError
+from hatch_precompile.looking import attribute, dict_of, is_a
 from hatch_precompile.torch_internals.pytrees import children, inner_tensors, plain
 
 __all__ = ["Agreement", "compare", "run_backward"]
@@ -142,10 +143,10 @@ class _Comparison:
 
     def _tensors(self, ours: torch.Tensor, theirs: torch.Tensor, path: str) -> None:
         nested = ours.is_nested and theirs.is_nested  # jagged sizes are other symbols in each call
-        for attribute in ("dtype", "device", "layout", *(() if nested else ("shape",))):
-            value, other = getattr(ours, attribute), getattr(theirs, attribute)
-            value, other = (tuple(value), tuple(other)) if attribute == "shape" else (value, other)
-            self.require(value == other, f"{path} has {attribute} {value}, with eager {other}")
+        for what in ("dtype", "device", "layout", *(() if nested else ("shape",))):
+            value, other = getattr(ours, what), getattr(theirs, what)
+            value, other = (tuple(value), tuple(other)) if what == "shape" else (value, other)
+            self.require(value == other, f"{path} has {what} {value}, with eager {other}")
         self.require(
             ours.requires_grad or not theirs.requires_grad, f"{path} needs no gradient, with eager it does"
         )
@@ -210,9 +211,9 @@ class _Comparison:
 
     def _arrays(self, ours: Any, theirs: Any, path: str) -> None:
         numpy = sys.modules["numpy"]
-        for attribute in ("dtype", "shape"):
-            value, other = getattr(ours, attribute), getattr(theirs, attribute)
-            self.require(value == other, f"{path} has {attribute} {value}, with eager {other}")
+        for what in ("dtype", "shape"):
+            value, other = getattr(ours, what), getattr(theirs, what)
+            self.require(value == other, f"{path} has {what} {value}, with eager {other}")
         if not self.values:
             return
         mine, other = numpy.asarray(ours), numpy.asarray(theirs)
@@ -318,15 +319,16 @@ _WHY_ROUNDED = (
 
 def _items(value: Any) -> list[tuple[str, Any]] | None:
     """What a container holds, each with the key that leads to it; None for what is none."""
-    if isinstance(value, Mapping):
+    if is_a(value, Mapping):
         return [(f"[{key!r}]", item) for key, item in value.items()]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [each.name for each in dataclasses.fields(value)]
+    if attribute(type(value), "__dataclass_fields__") is not None:
+        names = [each.name for each in dataclasses.fields(type(value))]
+        # A field may be a property: an answer is compared as whoever gets it sees it.
         return [(f".{name}", getattr(value, name)) for name in names if hasattr(value, name)]
     known = children(value)
     if known is not None:
         return known
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview, range)):
+    if is_a(value, Sequence) and not is_a(value, str, bytes, bytearray, memoryview, range):
         return [(f"[{index}]", item) for index, item in enumerate(value)]
     return None
 
@@ -336,12 +338,12 @@ def _tensors_in(value: Any, path: str, seen: set[int], *, objects: bool) -> Iter
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, torch.Tensor) or _is_numpy(value):
+    if is_a(value, torch.Tensor) or _is_numpy(value):
         yield path, value
         return
     items = _items(value)
-    if items is None and objects and not isinstance(value, _NO_OBJECTS):
-        items = [(f".{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
+    if items is None and objects and not is_a(value, *_NO_OBJECTS):
+        items = [(f".{name}", item) for name, item in dict_of(value).items()]
     for key, item in items or ():
         yield from _tensors_in(item, path + key, seen, objects=objects)
 
@@ -354,7 +356,7 @@ def _has_equality(value: Any) -> bool:
 
 def _is_numpy(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+    return numpy is not None and is_a(value, numpy.ndarray, numpy.generic)
 
 
 def _same_class(ours: type, theirs: type) -> bool:

@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 
 # From the ground up. A room imports those before it, and modules of its own.
 ROOMS = [
-    *("errors", "formatting", "runtime", "processes", "events", "records", "config", "traffic"),
+    *("errors", "formatting", "runtime", "looking", "processes", "events", "records", "config", "traffic"),
     *("torch_internals", "target", "lower", "bundle", "reuse", "capture", "wheel", "merge", "verify"),
     *("bench", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
     "generate_docs",

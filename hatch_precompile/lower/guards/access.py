@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.looking import is_a
 from hatch_precompile.lower.guards.subclasses import names_of_wrapped
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.torch_internals import pytree_registry
@@ -156,7 +157,7 @@ def _has_own_getitem(node: GuardNode) -> bool:
     that it lacks, and puts into it."""
     return (
         node.accessor not in _DICTS_BY_NATURE
-        and isinstance(node.value, dict)
+        and is_a(node.value, dict)
         and type(node.value) not in (dict, OrderedDict)
     )
 
@@ -167,7 +168,7 @@ def require_container(text: GuardText, node: GuardNode, variable: str) -> None:
     if node.value is pytree_registry():
         text.require(f"type({variable}) is dict", "TYPE_MATCH")
     elif node.keyed or accessors & {"get_key", "get_value"}:
-        if not isinstance(node.value, dict):
+        if not is_a(node.value, dict):
             raise unsupported(f"key order of a {type(node.value).__name__}", node)
         type_name = text.constant(type(node.value), None, node.source)
         text.require(f"type({variable}) is {type_name}", "DICT_ORDER")
@@ -193,7 +194,7 @@ def is_activated(node: GuardNode) -> bool:
     return (
         type(node.value) is FunctionType
         and parent is not None
-        and (parent.accessor in ("globals_dict", "type_dict") or isinstance(parent.value, (type, type(math))))
+        and (parent.accessor in ("globals_dict", "type_dict") or is_a(parent.value, type, type(math)))
     )
 
 

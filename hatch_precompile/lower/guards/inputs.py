@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import is_a
 from hatch_precompile.lower.guards.text import GuardText
 from hatch_precompile.lower.inputs.writer import SPECIAL, Inputs
 from hatch_precompile.runtime import runtime
@@ -100,7 +101,7 @@ def require_hooks(
 def _top_modules(node: GuardNode) -> list[GuardNode]:
     found: list[Any] = []
     for child in node.children:
-        found += [child] if isinstance(child.value, torch.nn.Module) else _top_modules(child)
+        found += [child] if is_a(child.value, torch.nn.Module) else _top_modules(child)
     return found
 
 

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from hatch_precompile.looking import is_a, module_of, qualname_of
 from hatch_precompile.lower.guards.subclasses import CHECKED, require_metadata
 from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
 from hatch_precompile.lower.names import is_plain
@@ -67,7 +68,7 @@ def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> 
 def _id_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     if id(node.value) != leaf.args[0]:
         raise unsupported("an identity guard on something else than the value", node, leaf)
-    if node.value is None or isinstance(node.value, bool):
+    if node.value is None or type(node.value) is bool:
         text.require(f"{variable} is {node.value!r}", "ID_MATCH", leaf)
         return
     name = text.identity(node.value, node, user_line(leaf))
@@ -95,7 +96,7 @@ def _has_equals(value: Any) -> bool:
 
 def _dict_length(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     text.require(f"dict.__len__({variable}) == {leaf.args[0]!r}", "DICT_LENGTH", leaf)
-    keys = list(dict.keys(node.value)) if isinstance(node.value, dict) else []
+    keys = list(dict.keys(node.value)) if is_a(node.value, dict) else []
     plain = all(is_plain(key) and key == key for key in keys)
     if keys and plain and node.source != f"L[{text.variadic!r}]":
         # The trace knows the order, which can be seen in what it returns; of keywords nobody expects one.
@@ -161,7 +162,7 @@ def _mapping_keys(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -
 def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     """Checks that dynamo writes as Python functions, and that only its words tell apart."""
     for base in _BASES:
-        if isinstance(node.value, base) and leaf.text.startswith(f"{base.__name__}({node.source}) == "):
+        if is_a(node.value, base) and leaf.text.startswith(f"{base.__name__}({node.source}) == "):
             # A number or text of a derived class, such as torch.__version__.
             same = text.alike(f"{base.__name__}({variable})", base(node.value), None, user_line(leaf))
             text.require(same, "CONSTANT_SUBCLASS_MATCH", leaf)
@@ -200,11 +201,11 @@ def _known_classes(node: GuardNode) -> list[type]:
         kinds = {leaf.kind for leaf in current.leaves}
         if kinds & _FIX_THE_CLASS:
             found.add(type(current.value))
-        if "id_match_guard" in kinds and isinstance(current.value, type):
+        if "id_match_guard" in kinds and is_a(current.value, type):
             found.add(current.value)
     return sorted(
         (cls for cls in found if not made_by_parametrize(cls)),
-        key=lambda cls: (cls.__module__, cls.__qualname__),
+        key=lambda cls: (module_of(cls), qualname_of(cls)),
     )
 
 

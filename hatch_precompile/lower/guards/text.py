@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import attribute, is_a
 from hatch_precompile.lower.guards.shortening import Block, Item, flat, function_text, share_parts
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.lower.parametrized import parametrized_class
@@ -169,7 +170,7 @@ def user_line(leaf: Leaf | None) -> str:
 
 def _builtin_name(value: Any) -> str:
     """The name of a builtin class, which needs no reference."""
-    name = getattr(value, "__name__", "") if isinstance(value, type) else ""
+    name = attribute(value, "__name__") if is_a(value, type) else ""
     return name if vars(builtins).get(name) is value else ""
 
 

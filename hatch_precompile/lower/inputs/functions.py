@@ -10,9 +10,10 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import attribute, class_name, dict_of, file_of, is_a, modules
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
-from hatch_precompile.lower.names import NAME_IT, Namer, Place
+from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Folded, closure_of
 from hatch_precompile.torch_internals.guardtree import GuardNode
@@ -62,7 +63,7 @@ class FunctionRecords:
             yield ("function", module, steps, *found)
             yield from self.reading.of_function(module, steps, self._found((module, steps)))
         for module in sorted(files):
-            yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+            yield ("file", module, self.runtime.file_mark(file_of(sys.modules[module])))
 
     def _everything(
         self, codes: Iterable[CodeType]
@@ -104,7 +105,7 @@ class FunctionRecords:
 
     def _found(self, place: Place | None) -> Any:
         found = runtime("references").resolve(*place) if place is not None else None
-        return getattr(found, "__func__", found)
+        return attribute(found, "__func__", found)
 
     def _check_closure(self, function: Any, names: Container[str]) -> None:
         """Raise Unsupported for a function without a name, if other functions of its code may have in their
@@ -112,9 +113,9 @@ class FunctionRecords:
         code = function.__code__
         for name, value in zip(code.co_freevars, closure_of(function), strict=True):
             plain = self.runtime.mark(value) != self.runtime.type_name(type(value))
-            if name in names and plain and value is not None and not isinstance(value, type):
+            if name in names and plain and value is not None and not is_a(value, type):
                 raise Unsupported(
-                    f"the code of {code.co_qualname} is in the trace with {name} = {value!r:.50} in its "
+                    f"the code of {code.co_qualname} is in the trace with {name} = {_said(value)} in its "
                     "closure, and the function has no name that another process could find it by",
                     f"{code.co_filename}:{code.co_firstlineno}",
                     NAME_IT,
@@ -169,9 +170,13 @@ class FunctionRecords:
                 module = _module_of(function.__code__, nested=True)
                 if module is None:
                     raise _nameless(function.__code__)
-                yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+                yield ("file", module, self.runtime.file_mark(file_of(sys.modules[module])))
             else:
                 yield ("attribute", *place, name, self.runtime.attribute_mark(function, name))
+
+
+def _said(value: Any) -> str:
+    return f"{value!r:.50}" if is_plain(value) else f"a {class_name(type(value))}"
 
 
 def _nameless(code: CodeType) -> Unsupported:
@@ -220,19 +225,20 @@ def _functions_of_classes() -> Owners:
     """By function and by code, the class that holds it, and the way there."""
     found: Owners = {}
     pending: list[type] = [object]
-    seen: set[type] = set()
+    seen: set[int] = set()
     while pending:
         cls = pending.pop()
-        if cls in seen:
+        if id(cls) in seen:
             continue
-        seen.add(cls)
+        seen.add(id(cls))
         pending += type.__subclasses__(cls)
-        for name, field in vars(cls).get("__dataclass_fields__", {}).items():
+        own = dict_of(cls)
+        for name, field in (own.get("__dataclass_fields__") or {}).items():
             if type(field.default_factory) is FunctionType:
                 way = (("d", "__dataclass_fields__"), ("i", name), ("a", "default_factory"))
                 found.setdefault(field.default_factory, (cls, way))
                 found.setdefault(field.default_factory.__code__, (cls, way))
-        for name, value in list(vars(cls).items()):
+        for name, value in list(own.items()):
             for part in _PARTS.get(type(value), ()):
                 inner = getattr(value, part) if part else value
                 if type(inner) is FunctionType:
@@ -260,7 +266,7 @@ def _module_of(code: CodeType, *, nested: bool) -> str | None:
     """
     if "<locals>" in code.co_qualname and not nested:
         return None
-    for name, module in sorted(sys.modules.items()):
-        if name != "__main__" and getattr(module, "__file__", None) == code.co_filename:
+    for name, own in modules():
+        if name != "__main__" and own.get("__file__") == code.co_filename:
             return name
     return None

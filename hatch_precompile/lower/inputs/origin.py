@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sysconfig
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import torch
+
+from hatch_precompile.looking import file_of
 
 __all__ = ["is_librarys", "is_python", "is_torch"]
 
@@ -21,7 +23,7 @@ def is_python(filename: str) -> bool:
     return filename.startswith(("<frozen", library + os.sep)) and "site-packages" not in filename
 
 
-def is_librarys(module: ModuleType) -> bool:
+def is_librarys(module: Any) -> bool:
     """Whether a module is torch's or Python's: as it was, if the versions are."""
-    file = getattr(module, "__file__", None) or "<frozen>"
+    file = file_of(module) or "<frozen>"
     return is_torch(file) or is_python(file)

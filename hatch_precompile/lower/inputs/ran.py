@@ -6,7 +6,6 @@ Which names it mentions is known, and not of what it asked for them: all are com
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dis
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import attribute, dict_of, has, is_a, module_of
 from hatch_precompile.lower.inputs.origin import is_librarys
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
@@ -46,7 +46,7 @@ class Reading:
     def of_modules(self) -> Iterator[Record]:
         for code, own in self._folded.helpers.items():
             module = own.get("__name__", "")
-            if getattr(sys.modules.get(module), "__dict__", None) is not own:
+            if dict_of(sys.modules.get(module)) is not own:
                 continue  # generated, as what generated it is
             yield from self._read(module, (), own, _names(code))
 
@@ -68,9 +68,9 @@ class Reading:
     def classes(self, taking_part: list[type]) -> Iterator[type]:
         """Those with a table that such code may have read, or with what it changes itself."""
         for cls in taking_part:
-            own = vars(cls)
+            own = dict_of(cls)
             known = self._names & own.keys()
-            if known & self.stored or any(isinstance(own[name], (dict, list, set)) for name in known):
+            if known & self.stored or any(is_a(own[name], dict, list, set) for name in known):
                 yield cls
 
     def _read(
@@ -78,17 +78,18 @@ class Reading:
     ) -> Iterator[Record]:
         """Of a module's dict, or of what an object below it has."""
         for name in sorted(names & own.keys()):
-            value, steps = own[name], (*way, ("a", name))
-            if name in self.stored or isinstance(value, (dict, list, set)):
+            value: Any = own[name]
+            steps = (*way, ("a", name))
+            if name in self.stored or is_a(value, dict, list, set):
                 self.files.add(module)  # it may become another as a process goes on; this says how it begins
-            elif isinstance(value, type):
+            elif is_a(value, type):
                 yield from self._of_class(module, steps, value, depth)
-            elif isinstance(value, ModuleType):
-                other = value.__name__
+            elif is_a(value, ModuleType):
+                other = attribute(value, "__name__", "")
                 known = sys.modules.get(other) is value and not is_librarys(value)
                 if not way and known and (other, names) not in self._modules:
                     self._modules.add((other, names))
-                    yield from self._read(other, (), vars(value), names)
+                    yield from self._read(other, (), dict_of(value), names)
             elif (found := self._runtime.mark(value, True)) != self._runtime.type_name(type(value)):
                 yield ("value", module, steps, found)
             else:
@@ -100,8 +101,9 @@ class Reading:
         except Unsupported:
             return
         self._folded.classes[cls] = None
-        for name in sorted(self._names & vars(cls).keys()):
-            yield from self._held(module, (*steps, ("a", name)), vars(cls)[name], depth)
+        own = dict_of(cls)
+        for name in sorted(self._names & own.keys()):
+            yield from self._held(module, (*steps, ("a", name)), own[name], depth)
 
     def _held(self, module: str, steps: Way, value: Any, depth: int = _DEEP) -> Iterator[Record]:
         own = self._own(value) if depth else None
@@ -114,18 +116,14 @@ class Reading:
         made = issubclass(cls, (SimpleNamespace, argparse.Namespace, FunctionType, torch.nn.Module))
         if issubclass(cls, (type, ModuleType)) or (not made and _is_librarys(cls)):
             return None
-        slots = [vars(base).get("__slots__", ()) for base in cls.__mro__]
+        slots = [dict_of(base).get("__slots__", ()) for base in cls.__mro__]
         names = {name for each in slots for name in ((each,) if isinstance(each, str) else each)}
-        own: dict[str, Any] = {}
-        for name in ("__dict__", *(names & self._names)):
-            with contextlib.suppress(AttributeError):  # it has none, or no value
-                found = object.__getattribute__(value, name)
-                own |= found if name == "__dict__" else {name: found}
-        return own
+        given = {name: attribute(value, name) for name in names & self._names if has(value, name)}
+        return {**dict_of(value), **given}
 
 
 def _is_librarys(cls: type) -> bool:
-    module = sys.modules.get(cls.__module__)
+    module = sys.modules.get(module_of(cls))
     return module is None or is_librarys(module)
 
 

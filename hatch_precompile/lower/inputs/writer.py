@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.looking import dict_of, file_of, is_a, module_of, qualname_of
 from hatch_precompile.lower.inputs.functions import FunctionRecords, nodes_of
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
@@ -173,9 +174,9 @@ class _Writer:
         yield from self.reading.of_modules()
         for cls in self.reading.classes(self._taking_part()):
             if not self._needs_no_row(cls):
-                self.reading.files.add(cls.__module__)
+                self.reading.files.add(module_of(cls))
         for module in sorted(self.reading.files):
-            yield ("file", module, self.runtime.file_mark(sys.modules[module].__file__))
+            yield ("file", module, self.runtime.file_mark(file_of(sys.modules[module])))
 
     def hiding(self) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
         """For the globals of a module, the names that it must not get."""
@@ -191,8 +192,8 @@ class _Writer:
         names: dict[str, set[str]] = {}
         for module, name in self.folded.builtins:
             found = sys.modules.get(module)
-            own = not is_torch(getattr(found, "__file__", None) or "")
-            if found is not None and own and name not in vars(found):
+            own = not is_torch(file_of(found))
+            if found is not None and own and name not in dict_of(found):
                 names.setdefault(module, set()).add(name)
         for module, hidden in sorted(names.items()):
             yield ("builtins", module, tuple(sorted(hidden)))
@@ -200,7 +201,7 @@ class _Writer:
 
     def prepared(self, traced: Iterable[CodeType]) -> Iterator[Record]:
         """Libraries that dynamo itself calls before it goes into their code."""
-        file = getattr(sys.modules.get("einops"), "__file__", None)
+        file = file_of(sys.modules.get("einops"))
         folder = Path(file or "/").parent
         if (
             file
@@ -237,7 +238,7 @@ class _Writer:
                 has = self.runtime.described(base, names)
                 if has or name in taken:
                     numbers.append(bases.setdefault((name, has), len(bases)))
-                    self._covered.update(id(vars(base)[key]) for key, _ in has)
+                    self._covered.update(id(dict_of(base)[key]) for key, _ in has)
                     self._covered.update(map(id, _fields(base)))
             rows.append((module, tuple(steps), tuple(numbers)))
         if rows:
@@ -284,18 +285,17 @@ class _Writer:
         for node in nodes_of(self.tree):
             if node.leaves:
                 found[type(node.value)] = None
-                if isinstance(node.value, type):
+                if is_a(node.value, type):
                     found[node.value] = None
         for cls in list(found):
             found[type(cls)] = None
         kept = [cls for cls in found if self.runtime.is_described(cls) and not _is_compilers(cls)]
-        return sorted(kept, key=lambda cls: (cls.__module__, cls.__qualname__))
+        return sorted(kept, key=self.runtime.type_name)
 
     def _needs_no_row(self, cls: type) -> bool:
         if made_by_parametrize(cls):
             return True  # known by its parts, each time it is met
-        module = sys.modules.get(cls.__module__)
-        file = getattr(module, "__file__", None) or "<frozen>"
+        file = file_of(sys.modules.get(module_of(cls))) or "<frozen>"
         return is_torch(file) or is_python(file)
 
     # -- values ----------------------------------------------------------------------------------
@@ -303,23 +303,23 @@ class _Writer:
     def library_globals(self) -> Iterator[Record]:
         """Dynamo puts no guard on globals of the standard library."""
         for (module, name), where in sorted(self.folded.names.items()):
-            value = getattr(sys.modules[module], name, None)
-            if value is os.environ or isinstance(value, (FunctionType, type, type(os), type(len))):
+            value = dict_of(sys.modules[module]).get(name)
+            if value is os.environ or is_a(value, FunctionType, type, type(os), type(len)):
                 continue  # the environment and functions have records of their own
-            if type(value) is dict and value and all(isinstance(key, type) for key in value):
+            if type(value) is dict and value and all(is_a(key, type) for key in value):
                 self._covered.add(id(value))
                 yield ("table", module, name, *self._looked_up(value))
                 continue
             found = self.runtime.mark(value, True)
-            opaque = found == self.runtime.type_name(type(value)) and type(value).__module__ != "typing"
-            if opaque and getattr(value, "__dict__", None):
+            opaque = found == self.runtime.type_name(type(value)) and module_of(type(value)) != "typing"
+            if opaque and dict_of(value):
                 raise Unsupported(
-                    f"{module}.{name}, a {type(value).__qualname__} of the standard library, is in the trace",
+                    f"{module}.{name}, a {qualname_of(type(value))} of the standard library, is in the trace",
                     where,
                     "Ask for it outside of the traced code.",
                 )
             self._covered.add(id(value))
-            if isinstance(value, str) and Path(value).is_absolute() and not is_python(value):
+            if type(value) is str and Path(value).is_absolute() and not is_python(value):
                 yield ("path", module, name, value)
             else:
                 yield ("global", module, name, found)
@@ -338,16 +338,16 @@ class _Writer:
     def objects(self) -> Iterator[Record]:
         """Instances that the trace met without a guard on them."""
         for value in self.folded.objects.values():
-            if isinstance(value, enum.Enum):
+            if is_a(value, enum.Enum):
                 yield ("object", self.namer.reference(value))
-            elif id(value) in self._covered or isinstance(value, (re.Match, type, os._Environ)):
+            elif id(value) in self._covered or is_a(value, re.Match, type, os._Environ):
                 continue
             elif self._needs_no_row(type(value)):
                 continue  # made of other things here, or as much a constant as its module
             else:
                 raise Unsupported(
-                    f"an object of the class {type(value).__qualname__} is in the trace, without a guard",
-                    f"module {type(value).__module__}",
+                    f"an object of the class {qualname_of(type(value))} is in the trace, without a guard",
+                    f"module {module_of(type(value))}",
                     "Make it an attribute of the model, or a global of the module that uses it.",
                 )
 
@@ -369,7 +369,7 @@ class _Writer:
 
 
 def _fields(cls: type) -> list[Any]:
-    return list(vars(cls).get("__dataclass_fields__", {}).values())
+    return list((dict_of(cls).get("__dataclass_fields__") or {}).values())
 
 
 def _defined_at(cls: type) -> str:
@@ -378,8 +378,8 @@ def _defined_at(cls: type) -> str:
         _, line = inspect.getsourcelines(cls)
         return f"{inspect.getsourcefile(cls)}:{line}"
     except (OSError, TypeError):
-        return f"module {cls.__module__}"
+        return f"module {module_of(cls)}"
 
 
 def _is_compilers(cls: type) -> bool:
-    return cls.__module__.startswith(("torch._dynamo", "torch._inductor", "hatch_precompile"))
+    return module_of(cls).startswith(("torch._dynamo", "torch._inductor", "hatch_precompile"))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from hatch_precompile.looking import attribute, dict_of, has_global, is_a
 from hatch_precompile.torch_internals.folding.results import constants, folded, of_torch, stop
 
 __all__ = ["watch_attributes"]
@@ -60,13 +61,13 @@ def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_module(module: Any, name: str) -> None:
-    if isinstance(module, ModuleType) and not hasattr(module, name):
-        folded().absent.add((module.__name__, name))
+    if is_a(module, ModuleType) and not has_global(module, name):
+        folded().absent.add((attribute(module, "__name__"), name))
 
 
 def _of_function(function: Any, name: str) -> None:
     if (
-        isinstance(function, FunctionType)
+        type(function) is FunctionType
         and not of_torch(function.__code__.co_filename)
         and (name in _OF_FUNCTIONS or not hasattr(function, name))
     ):
@@ -82,7 +83,7 @@ def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
         ((cls,), _) = constants([isinstance_type_var], {}) or ((None,), {})
         # What a class of that class only inherits, and all in a tuple, dynamo asks of the class.
-        asks = vars(type(cls)).get("__instancecheck__")
+        asks = dict_of(type(cls)).get("__instancecheck__")
         if (
             isinstance(arg, UserDefinedObjectVariable)
             and isinstance(asks, FunctionType)
@@ -94,10 +95,10 @@ def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
                     f"isinstance() of {cls.__qualname__}, whose class has an __instancecheck__ of its own,",
                     "Ask for what it looks at.",
                 )
-            elif getattr(cls, "_is_protocol", False) and arg.source is not None:
+            elif attribute(cls, "_is_protocol") and arg.source is not None:
                 for name in typing._get_protocol_attrs(cls):  # type: ignore[attr-defined]
                     install_guard(arg.source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
-                    if name in getattr(arg.value, "__dict__", ()):  # None is no method
+                    if name in dict_of(arg.value):  # None is no method
                         install_guard(AttrSource(arg.source, name).make_guard(GuardBuilder.TYPE_MATCH))
         return own(self, tx, arg, isinstance_type_var)
 
@@ -112,7 +113,7 @@ def _dict_contains(own: Callable[..., Any]) -> Callable[..., Any]:
     def install_dict_contains_guard(self: Any, tx: Any, args: Any) -> None:
         own(self, tx, args)
         (key,), _ = constants(args[:1], {}) or ((None,), {})
-        there = key in getattr(_held(self.items.item, "value"), "__dict__", ())
+        there = key in dict_of(_held(self.items.item, "value"))
         if there is (args[0] in self):  # else it is the trace's own doing
             ConstDictVariable.install_dict_contains_guard(self, tx, args)
 

@@ -22,6 +22,7 @@ import torch
 from torch._library import autograd, simple_registry
 
 import hatch_precompile
+from hatch_precompile.looking import attribute, dict_of, is_a
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.folding.lookups import objects_apart
 from hatch_precompile.torch_internals.folding.results import (
@@ -70,7 +71,7 @@ def _noting_what_runs(outermost: CodeType) -> Iterator[None]:
     """outermost: the code whose frame it is below"""
     found = folded()
     helpers, closures = found.helpers, found.closures
-    collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    collecting = {attribute(callback, "__code__") for callback in gc.callbacks}
 
     def called(frame: Any, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -85,7 +86,7 @@ def _noting_what_runs(outermost: CodeType) -> Iterator[None]:
             if code not in helpers:
                 helpers[code] = frame.f_globals
                 for value in filter(_keeps, map(frame.f_globals.get, code.co_names)):
-                    _add(getattr(value, "__wrapped__", None))
+                    _add(attribute(value, "__wrapped__"))
             if code.co_freevars:
                 cells = tuple(map(frame.f_locals.get, code.co_freevars))
                 closures.setdefault(code, {})[tuple(map(id, cells))] = cells
@@ -195,15 +196,15 @@ def _named(code: CodeType, names: dict[str, Any]) -> Iterator[Any]:
     """What code may call of its module, and of modules that it names."""
     for name in code.co_names:
         value: Any = names.get(name)
-        if isinstance(value, ModuleType):
-            yield from (vars(value).get(each) for each in code.co_names)
+        if is_a(value, ModuleType):
+            yield from map(dict_of(value).get, code.co_names)
         else:
             # One that keeps its answers may have run before.
-            yield value.__wrapped__ if _keeps(value) else value
+            yield attribute(value, "__wrapped__") if _keeps(value) else value
 
 
 def _keeps(value: Any) -> bool:
-    return isinstance(value, functools._lru_cache_wrapper)
+    return is_a(value, functools._lru_cache_wrapper)
 
 
 _OF_ENVIRONMENT = {
