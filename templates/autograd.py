@@ -58,7 +58,8 @@ class WrappedGraph:
             if self._function is None:
                 if self._failure is None:
                     try:
-                        self._function = self._wrapped()
+                        with torch_private.at_work():
+                            self._function = self._wrapped()
                         return self._function
                     except Exception as error:
                         if raised_by_signal(error):
