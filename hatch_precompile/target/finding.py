@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
@@ -14,7 +15,9 @@ import torch
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.looking import dict_of
 from hatch_precompile.target.call import Sample
+from hatch_precompile.target.observing import calls_observed
 from hatch_precompile.torch_internals import inside_compile
 
 __all__ = [
@@ -132,15 +135,52 @@ def find_target(entrypoint: Entrypoint, owner: Any = None) -> Target:
             "module class",
             instance,
             inspect.signature(instance.forward),
-            lambda backend: compiled(_uncompiled(instance), backend=backend),
+            lambda backend: _compiled_module(instance, partial(compiled, backend=backend)),
         )
     call = declared.value
     if declared.kind == "method" and not declared.bare:
         on = owner if owner is not None else _instance(entrypoint, declared.owner)
-        call = getattr(on, declared.attribute)
+        call = _method(on, declared.attribute)
     return Target(
         declared.kind, call, inspect.signature(call), lambda backend: compiled(call, backend=backend)
     )
+
+
+def _method(on: Any, name: str) -> Any:
+    """A method of an object's class, which the constructor may have wrapped for the object: what the wrapper
+    calls is the target."""
+    if name not in dict_of(on):
+        return getattr(on, name)
+    return inspect.getattr_static(type(on), name).__get__(on, type(on))
+
+
+def _compiled_module(module: torch.nn.Module, compiled: Callable[[Any], Callable[..., Any]]) -> Any:
+    """The module under torch.compile. Where its constructor has put a wrapper around its `forward`, the
+    module as it is, but that what the wrapper calls is compiled: that is the target."""
+    function = inspect.getattr_static(type(module), "forward")
+    wrapped = "forward" in dict_of(module) and inside_compile(module.forward) is None
+    if not wrapped or type(function) is not FunctionType:
+        return compiled(_uncompiled(module))
+    forward = compiled(MethodType(function, module))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with contextlib.ExitStack() as observing:
+
+            def made(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+                observing.close()  # its code is what is compiled
+                try:
+                    return forward(*args[1:], **kwargs)
+                finally:
+                    observe()
+
+            def observe() -> None:
+                own = calls_observed(function, lambda args: bool(args) and args[0] is module, made)
+                observing.enter_context(own)
+
+            observe()
+            return module(*args, **kwargs)
+
+    return call
 
 
 def _uncompiled(module: torch.nn.Module) -> Any:

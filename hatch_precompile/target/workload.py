@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import ModuleType
+from types import FunctionType
 from typing import Any
 
 import torch
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, CaptureError
+from hatch_precompile.looking import is_a
 from hatch_precompile.target.call import Sample, copied, mode_context
 from hatch_precompile.target.finding import Declared, find_declared, find_reference
+from hatch_precompile.target.observing import Call, IsOf, calls_observed
 
 __all__ = ["Through", "recorded_calls"]
 
@@ -51,7 +52,8 @@ def recorded_calls(
     except Exception as error:
         if recorder.failure is not None:
             raise recorder.failure from None
-        raise CaptureError(f"{what} raised {type(error).__name__}: {error}") from error
+        hint = _ABOUT_GRADIENTS if mode != "train" and _NO_GRADIENT in str(error) else ""
+        raise CaptureError(f"{what} raised {type(error).__name__}: {error}{hint}") from error
     if recorder.failure is not None:
         raise recorder.failure
     if recorder.samples:
@@ -63,6 +65,13 @@ def recorded_calls(
             f"the mode of its calls is {modes}"
         )
     raise CaptureError(f"{what} never calls {entrypoint.target}")
+
+
+_NO_GRADIENT = "does not require grad"  # as torch says when there is nothing to go back through
+_ABOUT_GRADIENTS = (
+    '. A workload runs under torch.no_grad(), unless mode is "train": put `with torch.enable_grad():` '
+    "around what trains in it"
+)
 
 
 class _Recorder:
@@ -166,16 +175,14 @@ def _watching(declared: Declared) -> Callable[[_Record], AbstractContextManager[
 def _watching_class(cls: Any, record: _Record) -> Iterator[None]:
     """A call of `forward` is one, too. Of a call of the module it is a part."""
 
-    def watched(original: Any) -> Any:
-        @functools.wraps(original)
-        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if type(module) is not cls:  # a subclass has code of its own
-                return original(module, *args, **kwargs)
-            return record(functools.partial(original, module), module, args, kwargs)
+    def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        module, *rest = args
+        return record(functools.partial(function, module), module, tuple(rest), kwargs)
 
-        return call
+    def is_of(args: tuple[Any, ...]) -> bool:
+        return bool(args) and type(args[0]) is cls  # a subclass has code of its own
 
-    with _replaced(cls, "__call__", watched(cls.__call__)), _replaced(cls, "forward", watched(cls.forward)):
+    with _watched(cls, "__call__", is_of, call), _watched(cls, "forward", is_of, call):
         yield
 
 
@@ -183,30 +190,55 @@ def _watching_class(cls: Any, record: _Record) -> Iterator[None]:
 def _watching_method(cls: Any, name: str, record: _Record) -> Iterator[None]:
     raw = inspect.getattr_static(cls, name)
 
-    def method(owner: Any, *args: Any, **kwargs: Any) -> Any:
-        return record(raw.__get__(owner, type(owner)), owner, args, kwargs)
+    def method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        owner, *rest = args
+        return record(functools.partial(function, owner), owner, tuple(rest), kwargs)
 
-    def class_method(owner: Any, *args: Any, **kwargs: Any) -> Any:
-        call = raw.__get__(None, owner)
-        return record(call, None, args, kwargs) if owner is cls else call(*args, **kwargs)
+    def class_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        owner, *rest = args
+        return record(functools.partial(function, owner), None, tuple(rest), kwargs)
 
-    def static_method(*args: Any, **kwargs: Any) -> Any:
-        return record(raw.__func__, None, args, kwargs)
+    def static_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return record(function, None, args, kwargs)
 
-    wrapper: Any = method
     if isinstance(raw, classmethod):
-        wrapper = classmethod(class_method)
+        watched = _watched(cls, name, lambda args: bool(args) and args[0] is cls, class_method)
     elif isinstance(raw, staticmethod):
-        wrapper = staticmethod(static_method)
-    with _replaced(cls, name, wrapper):
+        watched = _watched(cls, name, lambda args: True, static_method)
+    else:
+        watched = _watched(cls, name, lambda args: bool(args) and is_a(args[0], cls), method)
+    with watched:
         yield
 
 
 @contextmanager
-def _replaced(cls: Any, name: str, value: Any) -> Iterator[None]:
+def _watching_function(function: Any, record: _Record) -> Iterator[None]:
+    with calls_observed(
+        function, lambda args: True, lambda function, args, kwargs: record(function, None, args, kwargs)
+    ):
+        yield
+
+
+@contextmanager
+def _watched(cls: Any, name: str, is_of: IsOf, call: Call) -> Iterator[None]:
+    """Have calls of a class's function go through `call`: by its code, for an object may keep its own method,
+    in a wrapper of its constructor's, say. What is no Python function is replaced in the class."""
+    raw = inspect.getattr_static(cls, name)
+    function = getattr(raw, "__func__", raw)
+    if type(function) is FunctionType:
+        with calls_observed(function, is_of, call):
+            yield
+        return
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        def original(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            return raw.__get__(owner, type(owner))(*args, **kwargs)
+
+        return call(original, args, kwargs) if is_of(args) else original(*args, **kwargs)
+
     inherited = object()
     before = vars(cls).get(name, inherited)
-    setattr(cls, name, value)
+    setattr(cls, name, method)
     try:
         yield
     finally:
@@ -214,25 +246,3 @@ def _replaced(cls: Any, name: str, value: Any) -> Iterator[None]:
             delattr(cls, name)
         else:
             setattr(cls, name, before)
-
-
-@contextmanager
-def _watching_function(function: Any, record: _Record) -> Iterator[None]:
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return record(function, None, args, kwargs)
-
-    _exchange(function, wrapper)
-    try:
-        yield
-    finally:
-        _exchange(wrapper, function)  # also in modules that the workload has imported
-
-
-def _exchange(old: Any, new: Any) -> None:
-    """Put a function in another's place, in every module that has it by a name."""
-    for module in list(sys.modules.values()):
-        if isinstance(module, ModuleType):
-            names = [name for name, value in list(vars(module).items()) if value is old]
-            for name in names:
-                setattr(module, name, new)

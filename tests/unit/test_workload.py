@@ -87,6 +87,27 @@ class TestMethods:
         (sample,) = recorded("Plain.made", "methods")
         assert (len(sample.args[0]), sample.owner) == (3, None)
 
+    def test_one_that_the_constructor_wraps_for_the_object(self) -> None:
+        samples = recorded("Wrapping.method", "wrapped")
+        assert sizes(samples) == [1, 2, 3]
+        assert [sample.args[1:] for sample in samples] == [(), (), (1, 2, 3)]
+        assert [sample.kwargs for sample in samples] == [{}, {"scale": 2.0}, {"other": 4}]
+
+    def test_nothing_of_the_recorder_is_left_in_what_was_made_meanwhile(self) -> None:
+        wrapping = importlib.import_module("used_model").Wrapping
+        recorded("Wrapping.method", "wrapped")
+        target = find_targets(
+            entrypoint("Wrapping.method", "wrapped"), recorded("Wrapping.method", "wrapped")
+        )
+        assert [each.call.__func__ for each in target] == [vars(wrapping)["method"]] * 3
+        (kept,) = [
+            cell.cell_contents
+            for cell in target[0].call.__self__.__dict__["method"].__closure__
+            if callable(cell.cell_contents)
+        ]
+        assert kept.__func__ is vars(wrapping)["method"]
+        assert kept.__func__.__code__.co_consts == wrapping.method.__code__.co_consts
+
     def test_static_ones(self) -> None:
         assert sizes(recorded("Plain.loose", "methods")) == [5]
 
@@ -137,6 +158,15 @@ class TestErrors:
 
     def test_a_workload_that_fails(self) -> None:
         assert error("double", "failing") == 'workload = "used:failing" raised LookupError: no data'
+
+    def test_one_that_trains_without_a_word(self) -> None:
+        text = error("double", "trains")
+        assert "does not require grad" in text
+        assert text.endswith(
+            'A workload runs under torch.no_grad(), unless mode is "train": put '
+            "`with torch.enable_grad():` around what trains in it"
+        )
+        assert sizes(recorded("double", "trains_and_says_so")) == [1]
 
     def test_arguments_that_cannot_be_copied(self) -> None:
         assert error("double", "stubborn").startswith(

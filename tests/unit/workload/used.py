@@ -1,9 +1,10 @@
 """Workloads: each calls targets in its own way, or fails."""
 
 import contextlib
+import inspect
 
 import torch
-from used_model import Heir, Net, Plain, Special, double
+from used_model import Heir, Net, Plain, Special, Wrapping, double
 
 
 def net():
@@ -21,6 +22,28 @@ def methods():
     Plain.made(torch.zeros(3))
     Heir.made(torch.zeros(4))
     heir.loose(torch.zeros(5))
+
+
+def wrapped():
+    one = Wrapping()
+    assert inspect.signature(one.method) == inspect.signature(Wrapping.method).replace(
+        parameters=list(inspect.signature(Wrapping.method).parameters.values())[1:]
+    )
+    one.method(torch.zeros(1))
+    one.method(torch.zeros(2), None, scale=2.0)
+    one.method(torch.zeros(3), 1, 2, 3, other=4)
+    return one
+
+
+def trains():
+    torch.nn.Linear(2, 2)(torch.ones(2)).sum().backward()
+    double(torch.zeros(1))
+
+
+def trains_and_says_so():
+    with torch.enable_grad():
+        torch.nn.Linear(2, 2)(torch.ones(2)).sum().backward()
+    double(torch.zeros(1))
 
 
 def function():

@@ -1,5 +1,7 @@
 """Targets of every kind, for workloads that call them."""
 
+import functools
+
 from torch import nn
 
 
@@ -33,6 +35,23 @@ class Plain:
 
 class Heir(Plain):
     pass
+
+
+class Wrapping(Plain):
+    """Its constructor wraps the object's own method."""
+
+    def __init__(self):
+        self.method = self._passing_on(self.method)
+
+    def _passing_on(self, method):
+        @functools.wraps(method)
+        def passed_on(*args, **kwargs):
+            return method(*args, **kwargs)
+
+        return passed_on
+
+    def method(self, x, /, y=None, *rest, scale=1.0, **more):
+        return x * scale
 
 
 def double(x):
