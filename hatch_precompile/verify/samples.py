@@ -61,11 +61,15 @@ class _Verification:
         try:
             self.runtime = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
             errors: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.errors")
+            frames: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.torch_frames")
         except Exception as error:
             raise VerifyError(
                 f"{request.package} cannot be imported: {type(error).__name__}: {error}"
             ) from error
         self.miss: type[Exception] = errors.PrecompileError
+        # A constructor may run its model, and a copy be made by a method that is compiled: neither is a call
+        # of the sample.
+        self.not_served: Callable[[], AbstractContextManager[None]] = frames.at_work
         self.variant = request.variant or None
         self.others = OtherProcessors(self.runtime)
         sys.addaudithook(_refuse_side_effects)
@@ -145,10 +149,8 @@ class _Verification:
         os.environ["HATCH_PRECOMPILE"] = self.strict
         self._install()
         _seed()
-        try:
+        with self.not_served():
             targets = find_targets(self.entrypoint, samples)
-        except self.miss as error:
-            raise VerifyError(str(error)) from error
         # Of the calls of each sample the first asks the guards as Python, the others as native code.
         entries: Any = importlib.import_module(f"{self.runtime.__name__}.entries")
         entries.NATIVE_AFTER = 1
@@ -205,8 +207,10 @@ class _Verification:
         """The answer of a call from the bundle, its seconds, and why it does not pass."""
         hits = self._hits()
         try:
+            with self.not_served():
+                given = copied(sample)
             with _guarded_from_side_effects():
-                answer, seconds = _run(call, sample, sample.mode, target.call, self.packages)
+                answer, seconds = _run(call, given, sample.mode, target.call, self.packages)
         except self.miss as error:
             return None, None, _not_served(label, str(error))
         except Exception as error:
@@ -226,7 +230,7 @@ class _Verification:
         for turn, answer in zip((*_TURNS, _ELSEWHERE), answers, strict=False):
             try:
                 with _eagerly():
-                    expected, _ = _run(target.call, sample, sample.mode, target.call, self.packages)
+                    expected, _ = _run(target.call, copied(sample), sample.mode, target.call, self.packages)
             except Exception as error:
                 problem = f"{label}{turn} raised {type(error).__name__} where it runs eagerly: {error}"
                 return replace(result, problem=problem)
@@ -320,13 +324,12 @@ class Answer(dict[str, Any]):
 def _run(
     call: Callable[..., Any], sample: Sample, mode: str, owner: Any = None, packages: tuple[str, ...] = ()
 ) -> tuple[Answer, float]:
-    """One call on copies of a sample: its output, the inputs as it left them, and in training the
-    gradients of its parameters; and the seconds it took.
+    """One call with a sample, which it may change: its output, the inputs as it left them, and in training
+    the gradients of its parameters; and the seconds it took.
 
     owner, packages: where else it may leave something
     """
-    given = copied(sample)
-    args, kwargs = given.args, given.kwargs
+    args, kwargs = sample.args, sample.kwargs
     _seed()
     roots = roots_of(owner, args, kwargs, packages)
     before = kept(roots)
@@ -365,9 +368,9 @@ def _is_random(call: Callable[..., Any], sample: Any, mode: str) -> bool:
     try:
         # Each on a copy: what is called may change when it is.
         with _eagerly():
-            first, _ = _run(_before(call), sample, mode)
+            first, _ = _run(_before(call), copied(sample), mode)
             _seed_value += 1
-            second, _ = _run(call, sample, mode)
+            second, _ = _run(call, copied(sample), mode)
         compare(first, second, "")
     except VerifyError:
         return True
