@@ -1,0 +1,5 @@
+"""As in a runtime: what keeps calls from being served."""
+
+import contextlib
+
+at_work = contextlib.nullcontext
