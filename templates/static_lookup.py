@@ -111,7 +111,7 @@ def class_name(cls: type) -> str:
 def file_of(module: Any) -> str:
     """Where a module's source lies; "" where that is not known."""
     found = attribute(module, "__file__")
-    return found if type(found) is str else ""
+    return str.__str__(found) if is_a(found, str) else ""
 
 
 def modules() -> list[tuple[str, Mapping[str, Any]]]:

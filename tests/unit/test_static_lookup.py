@@ -166,7 +166,14 @@ class TestMarks:
         class Point:
             x: int = 1
 
+        class Squared(Point):
+            x = property(lambda self: vars(self)["hidden"])  # type: ignore
+
+            def __init__(self, hidden: int) -> None:
+                vars(self)["hidden"] = hidden
+
         mark = runtime("inputs").mark
+        assert mark(Squared(1)) != mark(Squared(2))
         assert mark(Colour.RED).endswith("Colour.RED = 1")
         assert mark(Point(2))[1:] == (("x", "2"),)
 
