@@ -130,7 +130,7 @@ def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> Non
 def _dict_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     present, key = leaf.args[:2]
     # What a class has is a proxy of a dict.
-    if not present and isinstance(node.value, dict) and node.accessor != "type_dict":
+    if not present and is_a(node.value, dict) and node.accessor != "type_dict":
         _dict_lacks(text, node, leaf, variable)
         return
     name = text.constant(key, None, user_line(leaf))

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -154,7 +154,7 @@ def _unordered_keywords(code: CodeType, folded: Folded, tree: GuardNode) -> str:
     given = {
         key
         for node in tree.children
-        if node.source == f"L[{name!r}]" and isinstance(node.value, dict)
+        if node.source == f"L[{name!r}]" and is_a(node.value, dict)
         for key in node.value
     }
     return "" if any(len(given.intersection(keys)) > 1 for keys in folded.orders_seen) else name
@@ -185,7 +185,7 @@ class _Writer:
             names.setdefault(module, set()).update(found if kind == "builtins" else [found])
         for module, hidden in sorted(names.items()):
             if module in sys.modules and module.partition(".")[0] != "torch":
-                yield vars(sys.modules[module]), tuple(sorted(hidden))
+                yield cast("dict[str, Any]", dict_of(sys.modules[module])), tuple(sorted(hidden))
 
     def builtins(self) -> Iterator[Record]:
         """Builtins that a global of the same name would hide. Dynamo guards the builtins themselves."""
@@ -259,11 +259,11 @@ class _Writer:
         bases = {base for each in self._taking_part() for base in each.__mro__}
         for cls in self._named(bases):
             if self.runtime.is_described(cls) and not self._needs_no_row(cls):
-                yield cls, tuple(sorted(SPECIAL & vars(cls).keys()))
+                yield cls, tuple(sorted(SPECIAL & dict_of(cls).keys()))
 
     def _named(self, classes: set[type]) -> Iterator[type]:
         """Those that another process can find. One that torch's parametrize makes is known by its parts."""
-        for cls in sorted(classes, key=lambda cls: (cls.__module__, cls.__qualname__)):
+        for cls in sorted(classes, key=self.runtime.type_name):
             with contextlib.suppress(Unsupported):
                 self.namer.reference(cls)
                 if not made_by_parametrize(cls) and not _is_compilers(cls):

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+from hatch_precompile.looking import attribute, modules
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.folding.results import constants, folded, stop
 
@@ -51,8 +52,8 @@ def _modules_with(name: str) -> list[ModuleType]:
     """The modules of dynamo's variables that have a function by that name among their globals."""
     import torch._dynamo.variables as package
 
-    found = [module for key, module in sorted(sys.modules.items()) if key.startswith(package.__name__ + ".")]
-    return [module for module in found if name in vars(module)]
+    below = f"{package.__name__}."
+    return [sys.modules[key] for key, own in modules() if key.startswith(below) and name in own]
 
 
 # -- names and keys --------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ def _attribute_of_object(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _has_dict(value: Any) -> bool:
     """Whether an object keeps attributes in a `__dict__`: a threading.local, for one, does not."""
-    return bool(type(value).__dictoffset__) and type(getattr(value, "__dict__", None)) is dict
+    return bool(type(value).__dictoffset__) and type(attribute(value, "__dict__")) is dict
 
 
 def _above(own: Callable[..., Any]) -> Callable[..., Any]:
