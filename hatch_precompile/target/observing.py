@@ -56,7 +56,8 @@ def calls_observed(function: FunctionType, is_of: IsOf, call: Call) -> Iterator[
         return (lambda *_: made(args, kwargs)) if simple else (lambda: made(args, kwargs))
 
     name = f"__hatch_precompile_observer_{next(_numbers)}"
-    builtins: dict[str, Any] = function.__builtins__
+    of_function: Any = function
+    builtins: dict[str, Any] = of_function.__builtins__
     observed = _prologue.with_prologue(before, name)
     builtins[name] = dispatch
     function.__code__ = observed

@@ -389,9 +389,9 @@ def _changing(call: Any, sample: Sample) -> set[str]:
     try:
         with _eagerly():
             copy, other = _before(call), _before(call)
-            first, _ = _run(copy, sample, sample.mode, copy)
+            first, _ = _run(copy, copied(sample), sample.mode, copy)
             _seed_value += 1
-            second, _ = _run(other, sample, sample.mode, other)
+            second, _ = _run(other, copied(sample), sample.mode, other)
     except Exception:  # then nothing excuses the difference
         return set()
     finally:
