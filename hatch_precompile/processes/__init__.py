@@ -2,6 +2,7 @@
 
 from hatch_precompile.processes.child import connect_to_parent, leave_reason, tell
 from hatch_precompile.processes.commands import commands_of, end_commands, run_command
+from hatch_precompile.processes.memory import free_memory
 from hatch_precompile.processes.parent import (
     Finished,
     in_parallel,
@@ -9,6 +10,8 @@ from hatch_precompile.processes.parent import (
     reason_left,
     run_module,
     stopping_children,
+    with_advice,
+    within_memory,
 )
 
 __all__ = [
@@ -16,6 +19,7 @@ __all__ = [
     "commands_of",
     "connect_to_parent",
     "end_commands",
+    "free_memory",
     "in_parallel",
     "leave_reason",
     "preloaded",
@@ -24,4 +28,6 @@ __all__ = [
     "run_module",
     "stopping_children",
     "tell",
+    "with_advice",
+    "within_memory",
 ]

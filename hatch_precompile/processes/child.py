@@ -8,9 +8,13 @@ import sys
 import threading
 from pathlib import Path
 
-__all__ = ["MESSAGES", "PARENT", "connect_to_parent", "leave_reason", "tell"]
+from hatch_precompile.processes.memory import limit_data
 
-# Where a child finds the pipe that its parent holds the other end of, and the one its messages go to.
+__all__ = ["MEMORY", "MESSAGES", "PARENT", "connect_to_parent", "leave_reason", "tell"]
+
+# Where a child finds how many bytes it may have, if that is limited; the pipe that its parent holds the other
+# end of; and the one its messages go to.
+MEMORY = "_HATCH_PRECOMPILE_MEMORY"
 PARENT = "_HATCH_PRECOMPILE_PARENT"
 MESSAGES = "_HATCH_PRECOMPILE_MESSAGES"
 
@@ -20,8 +24,10 @@ _telling = threading.Lock()
 
 def connect_to_parent() -> None:
     """Called in a child before anything else: kill it, with all that it has started, as soon as its parent
-    is gone, and keep the pipe that `tell` writes to from what it starts."""
+    is gone, keep the pipe that `tell` writes to from what it starts, and take no more memory than it may."""
     global _messages
+    if memory := os.environ.pop(MEMORY, ""):
+        limit_data(int(memory))
     parent, _messages = int(os.environ.pop(PARENT)), int(os.environ.pop(MESSAGES))
     for pipe in (parent, _messages):
         os.set_inheritable(pipe, False)

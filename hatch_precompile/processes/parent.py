@@ -24,10 +24,21 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TypeVar
 
-from hatch_precompile.processes.child import MESSAGES, PARENT
+from hatch_precompile.formatting import in_bytes
+from hatch_precompile.processes.child import MEMORY, MESSAGES, PARENT
 from hatch_precompile.processes.forkserver import Forked, ForkServer
+from hatch_precompile.processes.memory import memory_of
 
-__all__ = ["Finished", "in_parallel", "preloaded", "reason_left", "run_module", "stopping_children"]
+__all__ = [
+    "Finished",
+    "in_parallel",
+    "preloaded",
+    "reason_left",
+    "run_module",
+    "stopping_children",
+    "with_advice",
+    "within_memory",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,30 +57,54 @@ _FOREIGN = (
 
 # In seconds.
 _POLL = 0.2
+_LOOK = 0.25
 _DRAIN = 5.0
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 Process = subprocess.Popen[bytes] | Forked
 _running: set[Process] = set()
 _servers: dict[tuple[str, bool], ForkServer] = {}
+# The bytes that children may have, 0 for any number; and those that were ended for it, with what they had.
+_memory = 0
+_over: dict[Process, int] = {}
+
+# In the words of Python, torch, the C++ library, the compiler.
+_NO_MEMORY = (
+    *("MemoryError", "can't allocate memory", "std::bad_alloc", "Cannot allocate memory"),
+    "virtual memory exhausted",
+)
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a child ended. `tail`: the last lines it printed; `timed_out`: it was killed for its silence."""
+    """How a child ended. `tail`: the last lines it printed; `timed_out`: it was killed for its silence;
+    `taken`: the bytes that it had when it was killed for that, else 0."""
 
     returncode: int
     tail: list[str]
     timed_out: bool
+    taken: int = 0
 
     def ending(self) -> str:
         """How its process ended, in words."""
+        if self.taken:
+            return (
+                f"was ended, because with the compilers it started it had {in_bytes(self.taken)} of memory: "
+                + _advice_on_memory()
+            )
         if self.returncode >= 0:
             return f"ended with {self.returncode}"
         try:
             return f"was ended by {signal.Signals(-self.returncode).name}"
         except ValueError:  # a signal without a name
             return f"was ended by signal {-self.returncode}"
+
+
+def _advice_on_memory() -> str:
+    return (
+        f"the processes of this build may have {in_bytes(_memory)} together; make the samples smaller, "
+        "set jobs = 1, or set memory-limit"
+    )
 
 
 def run_module(
@@ -97,6 +132,8 @@ def run_module(
 
     def start(output: int, parent: int, messages: int) -> Process:
         own = _environment(paths, environment, inherit)
+        if _memory:
+            own[MEMORY] = str(_memory * 5 // 4)  # what grows to the limit is ended, whatever it catches
         server = _servers.get((module, inherit))
         if server is not None and server.environment == _environment([], {}, inherit):
             forked = server.fork(arguments, own, [str(path) for path in paths], (output, parent, messages))
@@ -115,7 +152,8 @@ def run_module(
     with _started(start) as (process, output, messages):
         timed_out = _listen(process, {output: _Lines(keep), messages: _Lines(on_message)}, quiet_limit)
         returncode = process.wait()
-    return Finished(returncode, list(tail), timed_out)
+        taken = _over.pop(process, 0)
+    return Finished(returncode, list(tail), timed_out, taken)
 
 
 @contextlib.contextmanager
@@ -133,6 +171,39 @@ def preloaded(module: str, *imports: str, inherit: bool) -> Iterator[None]:
     finally:
         del _servers[module, inherit]
         server.close()
+
+
+@contextlib.contextmanager
+def within_memory(limit: int | None) -> Iterator[None]:
+    """While this lasts, children have no more than `limit` bytes together; None: as many as there are.
+
+    If they have more, the one that has most is killed. What they ask for at once, and is more than that, they
+    do not get.
+    """
+    global _memory
+    if not limit or _memory:  # a build of several has set it
+        yield
+        return
+    _memory, ended = limit, threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK):
+            running = {process.pid: process for process in list(_running) if process not in _over}
+            taken = memory_of(running)
+            if sum(taken.values()) > limit:
+                most = max(taken, key=taken.__getitem__)
+                _over[running[most]] = taken[most]
+                _kill_group(running[most])
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
+        _memory = 0
+        _over.clear()
 
 
 @contextlib.contextmanager
@@ -280,10 +351,17 @@ def stopping_children() -> Iterator[None]:
 
 def reason_left(file: Path, finished: Finished) -> str:
     """What a child that failed has left in a file, or else has said last."""
-    try:
-        return file.read_text() or "\n".join(finished.tail[-10:])
-    except OSError:
-        return "\n".join(finished.tail[-10:])
+    reason = "\n".join(finished.tail[-10:])
+    with contextlib.suppress(OSError):
+        reason = file.read_text() or reason
+    return with_advice(reason)
+
+
+def with_advice(reason: str) -> str:
+    """Why a child failed, with what to do where an allocation did, and memory is limited."""
+    if not _memory or not any(words in reason for words in _NO_MEMORY):
+        return reason
+    return f"{reason}\n  There was no memory left for it: {_advice_on_memory()}"
 
 
 def _kill_children() -> None:
