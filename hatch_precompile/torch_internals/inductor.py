@@ -283,14 +283,23 @@ def _require_a_call(gm: Any) -> None:
     """Inductor compiles no graph that only hands on its inputs, which it would run as Python. Where there is
     no operator, one is added, whose result nobody uses and inductor leaves out."""
     from torch._dynamo.utils import count_calls
+    from torch._guards import TracingContext
 
+    if count_calls(gm.graph):
+        return
     inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
     tensors = [node for node in inputs if isinstance(node.meta.get("val"), torch.Tensor)]
-    if count_calls(gm.graph) == 0 and tensors:
-        with gm.graph.inserting_after(inputs[-1]):
+    *_, output = gm.graph.nodes
+    with gm.graph.inserting_before(output):
+        if tensors:
             added = gm.graph.call_function(torch.ops.aten.alias.default, (tensors[0],))
-        added.meta["val"] = tensors[0].meta["val"]
-        gm.recompile()
+            added.meta["val"] = tensors[0].meta["val"]
+        else:
+            settings = {"dtype": torch.float32, "device": torch.device("cpu"), "pin_memory": False}
+            added = gm.graph.call_function(torch.ops.aten.full.default, ([], 0.0), settings)
+            with TracingContext.get().fake_mode:
+                added.meta["val"] = torch.full([], 0.0)
+    gm.recompile()
 
 
 class _NoHandle(Exception):

@@ -35,6 +35,7 @@ def watch_values(watch: Callable[..., None]) -> None:
     # Each change of a set comes through here: it is known how it came about.
     watch(sets.SetVariable, "call_method", _set_method)
     watch(builtin.BuiltinVariable, "call_set", _new_set)
+    watch(sets.SetVariable, "__init__", _displayed_set)
     for name in [name for name in vars(sets.SetVariable) if name.startswith("nb_inplace_")]:
         watch(sets.SetVariable, name, _set_operator)
     for kind in (sets.SetVariable, sets.FrozensetVariable):
@@ -278,6 +279,17 @@ def _new_set(own: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return call_set
+
+
+def _displayed_set(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`{a, b}` has its elements in this order, and what a comprehension makes those that it adds."""
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        own(self, *args, **kwargs)
+        if sys._getframe(1).f_code.co_name == "BUILD_SET":  # the instruction
+            folded().inserted[id(self)] = self
+
+    return init
 
 
 def _set_operator(own: Callable[..., Any]) -> Callable[..., Any]:
