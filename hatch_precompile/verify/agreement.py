@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 import reprlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -56,22 +57,30 @@ def compare(
     *,
     values: bool = True,
     rounded: str | None = None,
+    noise: Callable[[], Mapping[str, float]] = dict,
 ) -> Agreement:
     """How far they are apart, by name. Raises VerifyError with a sentence where they do not agree.
 
     values: compare what tensors and numbers hold, else only their kinds: types, shapes and dtypes;
-    rounded: "bfloat16" or "int8" where factors were rounded to that: float32 agrees as they do.
+    rounded: "bfloat16" or "int8" where factors were rounded to that: float32 agrees as they do; noise: gives
+    by name, of gradients that do not agree, how far rounding brings them from one another.
     """
-    comparison = _Comparison(label, values, rounded)
+    comparison = _Comparison(label, values, rounded, noise)
     comparison.require(list(actual) == list(expected), f"has {list(actual)}, with eager {list(expected)}")
     for name, value in actual.items():
-        comparison.compare(value, expected[name], name)
+        if name == "gradients":
+            comparison.gradients(value, expected[name])
+        else:
+            comparison.compare(value, expected[name], name)
     return comparison.found
 
 
 class _Comparison:
-    def __init__(self, label: str, values: bool, rounded: str | None) -> None:
+    def __init__(
+        self, label: str, values: bool, rounded: str | None, noise: Callable[[], Mapping[str, float]]
+    ) -> None:
         self.label = label
+        self.noise = noise
         self.values = values
         self.rounded = rounded
         self.found = Agreement()
@@ -83,6 +92,31 @@ class _Comparison:
     def note(self, text: str) -> None:
         if text not in self.found.notes:
             self.found.notes.append(text)
+
+    def gradients(self, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+        """Those of parameters, by name. One that is not there is 0; torch.compile gives zeros for it."""
+        rounded = []
+        for name in dict.fromkeys([*ours, *theirs]):
+            path = f"gradients[{name!r}]"
+            one: Any = ours.get(name)
+            other: Any = theirs.get(name)
+            if one is None or other is None:
+                only, where = (one, "with the wheel") if other is None else (other, "with eager code")
+                none = not self.values or not bool(only.any())
+                self.require(none, f"{path} is there only {where}, and is not 0")
+                self.note(f"{path} is 0 {where}, and not there otherwise")
+                continue
+            try:
+                self.compare(one, other, path)
+            except VerifyError:
+                noise = self.noise().get(name, 0.0)
+                apart = (one.double() - other.double()).abs().max() if one.shape == other.shape else None
+                if apart is None or not float(apart) <= noise:
+                    raise
+                rounded.append(name)
+        if rounded:
+            more = f" and {len(rounded) - 1} more" if rounded[1:] else ""
+            self.note(f"the gradients of {rounded[0]}{more} are as far from eager as rounding brings them")
 
     def compare(self, ours: Any, theirs: Any, path: str) -> None:
         if ours is theirs:
@@ -108,8 +142,8 @@ class _Comparison:
         keys, other_keys = [key for key, _ in ours], [key for key, _ in theirs]
         self.require(
             keys == other_keys,
-            f"{path} has {len(keys)} items {reprlib.repr(keys)}, with eager {len(other_keys)} "
-            f"{reprlib.repr(other_keys)}",
+            f"{path} has {len(keys)} items, with eager {len(other_keys)}: "
+            f"{_first_difference(keys, other_keys)}",
         )
         for (key, value), (_, other) in zip(ours, theirs, strict=True):
             self.compare(value, other, path + key)
@@ -131,8 +165,8 @@ class _Comparison:
         others = dict(_tensors_in(theirs, path, set(), objects=True))
         self.require(
             list(tensors) == list(others),
-            f"{path}, a {_name(ours)}, holds tensors as {reprlib.repr(list(tensors))}, "
-            f"with eager as {reprlib.repr(list(others))}",
+            f"{path}, a {_name(ours)}, holds {len(tensors)} tensors, with eager {len(others)}: "
+            f"{_first_difference(list(tensors), list(others))}",
         )
         for place, tensor in tensors.items():
             self.compare(tensor, others[place], place)
@@ -365,6 +399,15 @@ def _same_class(ours: type, theirs: type) -> bool:
         (ours.__module__, ours.__qualname__) == (theirs.__module__, theirs.__qualname__)
         and "<locals>" in ours.__qualname__
     )
+
+
+def _first_difference(ours: Sequence[str], theirs: Sequence[str]) -> str:
+    """Where two lists of names part."""
+    missing = "nothing"
+    for number, (own, other) in enumerate(itertools.zip_longest(ours, theirs, fillvalue=missing), 1):
+        if own != other:
+            return f"number {number} is {own}, with eager {other}"
+    return "none differs"
 
 
 def _strides(tensor: torch.Tensor) -> list[int]:

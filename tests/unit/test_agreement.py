@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import datetime
 import enum
@@ -18,6 +19,7 @@ from torch.utils._pytree import register_pytree_node
 
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
+from hatch_precompile.verify.rounding import noise_of_gradients
 
 T = torch.tensor
 ULP = 1.0000001
@@ -169,7 +171,7 @@ class TestKinds:
         text = disagreement(make(2.0), None)
         assert text == f"output is a {type(make(2.0)).__qualname__}, with eager a NoneType"
         assert disagreement([make(2.0)], [make(2.0)] * 2).startswith(
-            "output has 1 items ['[0]'], with eager 2"
+            "output has 1 items, with eager 2: number 2 is nothing, with eager [1]"
         )
 
 
@@ -296,7 +298,7 @@ class TestTensors:
             (np.ones(2), np.ones((2, 1)), "output has shape (2,), with eager (2, 1)"),
             (1, True, "output is a int, with eager a bool"),
             (1, 1.0, "output is a int, with eager a float"),
-            ({"a": 1}, {"b": 1}, """output has 1 items ["['a']"], with eager 1 ["['b']"]"""),
+            ({"a": 1}, {"b": 1}, "output has 1 items, with eager 1: number 1 is ['a'], with eager ['b']"),
             (Frozen([1, 2]), Frozen([1, 3]), "output.hidden[1] is 2, with eager 3"),
         ],
     )
@@ -343,7 +345,8 @@ class TestNotCompared:
         assert found.notes == ["output is a Cache, of which only the tensors were compared with eager"]
         text = disagreement(Cache(T([1.0])), Cache(T([2.0])))
         assert text.startswith("output.layers[0].keys differs from eager: ")
-        assert "holds tensors as" in disagreement(Cache(T([1.0])), Cache())
+        text = disagreement(Cache(T([1.0])), Cache())
+        assert "holds 1 tensors, with eager 0: number 1 is output.layers[0].keys, with eager nothing" in text
 
     def test_the_same_object_is_no_news(self) -> None:
         for same in (object(), len, math, Cache(T([1.0])), torch.nn.Linear):
@@ -393,3 +396,48 @@ class TestBackward:
 
     def test_without_any_nothing_happens(self) -> None:
         run_backward({"a": torch.ones(3), "b": None})
+
+
+class TestGradients:
+    """A parameter without a gradient has one of 0; and a gradient may be as far off as rounding brings it."""
+
+    def test_zeros_are_as_good_as_none(self) -> None:
+        found = gradients({"a": T([0.0]), "b": T([1.0])}, {"b": T([1.0])})
+        assert found.notes == ["gradients['a'] is 0 with the wheel, and not there otherwise"]
+        found = gradients({}, {"a": T([0.0])})
+        assert found.notes == ["gradients['a'] is 0 with eager code, and not there otherwise"]
+
+    def test_others_are_not(self) -> None:
+        with pytest.raises(VerifyError, match=r"gradients\['a'\] is there only with the wheel, and is not 0"):
+            gradients({"a": T([1.0])}, {})
+
+    def test_what_rounding_brings_about_is_allowed(self) -> None:
+        ours, theirs = {"a": T([1e-3]), "b": T([3e-3])}, {"a": T([-1e-3]), "b": T([0.0])}
+        found = gradients(ours, theirs, {"a": 2.5e-3, "b": 4e-3})
+        assert found.notes == ["the gradients of a and 1 more are as far from eager as rounding brings them"]
+
+    @pytest.mark.parametrize("noise", [{}, {"a": 1.5e-3}])
+    def test_more_than_that_is_not(self, noise: dict[str, float]) -> None:
+        with pytest.raises(VerifyError, match=r"gradients\['a'\] differs from eager"):
+            gradients({"a": T([1e-3])}, {"a": T([-1e-3])}, noise)
+
+    def test_noise_is_that_of_the_numbers_that_were_added_up(self) -> None:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU())
+        x = torch.randn(2, 3, 8, 8)
+
+        def run(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+            module.zero_grad()
+            module(x).square().sum().backward()
+            return {name: p.grad.clone() for name, p in module.named_parameters()}
+
+        expected = run(copy.deepcopy(model))
+        noise = noise_of_gradients(model, expected, copy.deepcopy, run)
+        # The gradient of the bias is 0 but for rounding; that of the scale is not.
+        assert float(expected["0.bias"].abs().max()) <= noise["0.bias"] < 1e-2
+        assert noise["1.weight"] < 1e-2 * float(expected["1.weight"].abs().max())
+        assert not model[0]._forward_hooks
+
+
+def gradients(ours: Any, theirs: Any, noise: dict[str, float] | None = None) -> Agreement:
+    return compare({"gradients": ours}, {"gradients": theirs}, "sample 1/1", noise=lambda: noise or {})
