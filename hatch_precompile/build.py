@@ -23,7 +23,7 @@ from hatch_precompile.config.cells import Shard, cells_of, this_cell
 from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
-from hatch_precompile.processes import in_parallel, preloaded, stopping_children
+from hatch_precompile.processes import free_memory, in_parallel, preloaded, stopping_children, within_memory
 from hatch_precompile.records import GUARDS, Capture
 from hatch_precompile.reuse.earlier import Earlier, find_earlier
 from hatch_precompile.runtime import RUNTIME_PACKAGE
@@ -85,7 +85,12 @@ def build_bundle(
     for note in notes:
         report(note)
     try:
-        with stopping_children(), collected() as events, children_preloaded(verify=config.verify):
+        with (
+            stopping_children(),
+            collected() as events,
+            within_memory(_memory_limit(config)),
+            children_preloaded(verify=config.verify),
+        ):
             built, captures = _Build(config, source_roots, work, report, shard, headers).run(table, reuse)
     except OSError as error:
         place = error.filename2 or error.filename or work
@@ -156,13 +161,15 @@ class _Build:
         _require_any(captures)
         write_runtime(self.directory)
         libraries = self._write(captures, variants, torch)
-        if self.config.verify and (refused := self._verify(captures, self.work)):
-            # They were taken over, and do not serve after all.
-            again = self._capture(refused, self.work / "again", None)
-            captures = _replaced(captures, refused, again)
+        work, unproven = self.work, captures
+        while self.config.verify and (failed := self._verify(unproven, work)):
+            work = work / "again"
+            again = self._capture([each for each, captured, _ in failed if captured.taken_from], work, None)
+            captures = _replaced(captures, [each for each, *_ in failed], again)
             _require_any(captures)
             libraries = self._write(captures, variants, torch)
-            self._verify(again, self.work / "again")
+            # What is left out may have served what others call.
+            unproven = captures if len(again) < len(failed) else again
         size = sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
         seconds = time.perf_counter() - started
         entries = sum(captured.entries for _, captured, _ in captures)
@@ -237,8 +244,7 @@ class _Build:
             if not isinstance(result, BuildError):
                 captured.append(result)
                 continue
-            text = f"WARNING: entrypoint {entrypoint.name} is left out of the wheel: {result}"
-            self._say(text, Event(step="failed", text=text, phase="capture", entrypoint=entrypoint.name))
+            self._say_left_out(entrypoint, result, "capture")
         return captured
 
     def _captures_with_these_headers(self, entrypoints: Sequence[Entrypoint], earlier: Earlier | None) -> int:
@@ -247,12 +253,12 @@ class _Build:
             return _OF_SEVERAL_BUILDS
         return 1 if earlier else len(entrypoints)
 
-    def _verify(self, captures: list[CaptureOf], work: Path) -> list[Entrypoint]:
-        """Every variant of every one. Returns those that were taken over and do not pass; raises the
-        BuildError of the first other one, in their order, that does not."""
+    def _verify(self, captures: list[CaptureOf], work: Path) -> list[CaptureOf]:
+        """Every variant of every one. Returns those that do not pass, where they were taken over, or on-error
+        is "warn" and it was said that they are left out; raises the BuildError of the first other one."""
         variants = self.config.variants
         pairs = [(captured, variant) for captured in captures for variant in variants]
-        refused: list[Entrypoint] = []
+        problems: dict[str, BuildError] = {}
 
         def attempt(pair: tuple[CaptureOf, str]) -> None:
             (entrypoint, captured, _), variant = pair
@@ -268,18 +274,32 @@ class _Build:
                     timeout=self.config.timeout,
                     on_event=tell,
                     variant=variant,
+                    with_gradients=captured.with_gradients,
                 )
                 require_hits(entrypoint, results)
             except VerifyError as error:
                 if captured.taken_from:
                     tell(Event(step="note", text=f"it is captured again: {error}"))
-                    refused.append(entrypoint)
-                    return
-                raise error if len(variants) == 1 else VerifyError(f"variant {variant}: {error}") from None
+                elif len(variants) > 1:
+                    error = VerifyError(f"variant {variant}: {error}")
+                if not captured.taken_from and self.config.on_error == "fail":
+                    raise error from None
+                problems.setdefault(entrypoint.name, error)
+                return
             tell(Event(step="end", seconds=round(time.perf_counter() - started, 3)))
 
         in_parallel(attempt, pairs, self._jobs())
-        return [entrypoint for entrypoint, _, _ in captures if entrypoint in refused]
+        failed = [each for each in captures if each[0].name in problems]
+        for entrypoint, captured, _ in failed:
+            if not captured.taken_from:
+                self._say_left_out(entrypoint, problems[entrypoint.name], "verify")
+        return failed
+
+    def _say_left_out(
+        self, entrypoint: Entrypoint, error: BuildError, phase: Literal["capture", "verify"]
+    ) -> None:
+        text = f"WARNING: entrypoint {entrypoint.name} is left out of the wheel: {error}"
+        self._say(text, Event(step="failed", text=text, phase=phase, entrypoint=entrypoint.name))
 
     def _jobs(self) -> int:
         return min(self.config.jobs or os.cpu_count() or 1, len(self.entrypoints))
@@ -300,6 +320,14 @@ class _Build:
             emit(replace(event, entrypoint=entrypoint.name, phase=phase, variant=event.variant or variant))
 
         return tell
+
+
+def _memory_limit(config: Config) -> int | None:
+    """The bytes that the children of a build may have together."""
+    if config.memory_limit:
+        return config.memory_limit * 1_000_000
+    free = free_memory()
+    return free * 4 // 5 if free else None
 
 
 def _torch() -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["BuildError", "CaptureError", "ConfigError", "Unsupported", "VerifyError"]
+import traceback
+
+__all__ = ["BuildError", "CaptureError", "ConfigError", "Unsupported", "VerifyError", "unforeseen"]
 
 
 class BuildError(Exception):
@@ -37,3 +39,10 @@ class Unsupported(BuildError):
 
 class VerifyError(BuildError):
     """A finished bundle does not hit, or disagrees with eager, for one of its samples."""
+
+
+def unforeseen(error: BaseException) -> str:
+    """An error that nobody has words for, with the line it comes from."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return text + "".join(f" ({each.filename}:{each.lineno} in {each.name})" for each in last)

@@ -141,6 +141,7 @@ class Capture(msgspec.Struct, frozen=True):
     skipped: list[SkippedFrame] = []
     made_from: dict[str, str] = {}  # digests of what else decides, part by part
     conditions: dict[str, Conditions] = {}  # by the entry's `data`; nothing of it goes into the bundle
+    with_gradients: list[int] = []  # samples that are entries with gradients on, too; counted from 0
     taken_from: str = ""  # the earlier wheel that it comes from; nothing of it goes into the bundle
 
     @property

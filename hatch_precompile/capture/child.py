@@ -8,12 +8,13 @@ events; the exit code is 3 with the reason in error.txt where the author can do 
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 
 import msgspec
 
 from hatch_precompile.capture.parent import FAILED, Request
-from hatch_precompile.errors import BuildError
+from hatch_precompile.errors import BuildError, unforeseen
 from hatch_precompile.events import send
 from hatch_precompile.processes import connect_to_parent, leave_reason
 from hatch_precompile.records import CAPTURE
@@ -40,6 +41,11 @@ def main(path: str) -> int:
         return FAILED
     except OSError as error:
         leave_reason(directory / "error.txt", f"cannot read or write a file: {error}")
+        return FAILED
+    except Exception as error:
+        if request.traceback:
+            traceback.print_exc()
+        leave_reason(directory / "error.txt", f"it cannot be captured: {unforeseen(error)}")
         return FAILED
     return 0
 

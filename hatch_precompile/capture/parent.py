@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,13 +12,16 @@ import msgspec
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.events import Event, printed, received
-from hatch_precompile.processes import reason_left, run_module
+from hatch_precompile.processes import reason_left, run_module, with_advice
 from hatch_precompile.records import CAPTURE, Capture
 from hatch_precompile.reuse.earlier import Earlier
 
-__all__ = ["CHILD", "FAILED", "Request", "run_capture"]
+__all__ = ["CHILD", "FAILED", "TRACEBACK", "Request", "run_capture"]
 
 CHILD = "hatch_precompile.capture.child"
+
+TRACEBACK = "HATCH_PRECOMPILE_TRACEBACK"
+"""The variable of the environment with which a build shows the tracebacks of errors that are not its own."""
 
 FAILED = 3
 """The child's exit code where the author can do something about it."""
@@ -26,7 +30,7 @@ FAILED = 3
 class Request(msgspec.Struct, frozen=True):
     """One entrypoint to capture. `directory` must exist and be empty; `earlier`: the folder of an earlier
     capture, or empty; `headers`: the folder that all captures of a build may keep compiled headers in;
-    `captures`: how many these are."""
+    `captures`: how many these are; `traceback`: whether errors come with one."""
 
     entrypoint: Entrypoint
     package: str
@@ -35,6 +39,7 @@ class Request(msgspec.Struct, frozen=True):
     earlier: str = ""
     headers: str = ""
     captures: int = 1
+    traceback: bool = False
 
 
 def run_capture(
@@ -68,6 +73,7 @@ def run_capture(
         earlier=str(known) if has_known else "",
         headers=str(headers or work / "headers"),
         captures=captures,
+        traceback=os.environ.get(TRACEBACK, "") not in ("", "0"),
     )
     request.write_bytes(msgspec.json.encode(asked))
     heard: deque[Event] = deque(maxlen=60)
@@ -96,7 +102,8 @@ def run_capture(
         raise CaptureError(
             f"entrypoint {entrypoint.name}: no progress for {timeout:.0f} s (timeout) after: {last}"
         )
-    raise CaptureError(
-        f"entrypoint {entrypoint.name}: the capturing process {finished.ending()}:\n"
-        + "\n".join(event.text for event in said[-30:])
-    )
+    at = next((f"sample {each.sample}/{each.samples}: " for each in reversed(heard) if each.samples), "")
+    ending = f"entrypoint {entrypoint.name}: {at}the capturing process {finished.ending()}"
+    if finished.taken:
+        raise CaptureError(ending)
+    raise CaptureError(with_advice(f"{ending}:\n" + "\n".join(event.text for event in said[-30:])))

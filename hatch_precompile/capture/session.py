@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace as replaced
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -17,6 +18,7 @@ import msgspec
 import torch
 from msgspec.structs import replace
 
+from hatch_precompile.capture.failures import failure
 from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
 from hatch_precompile.capture.parent import Request
 from hatch_precompile.config.variants import Variant
@@ -44,9 +46,16 @@ from hatch_precompile.records import (
 )
 from hatch_precompile.reuse.made_from import made_from, sources_of, what_has_changed
 from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
-from hatch_precompile.target.call import Sample, copied, mode_context
+from hatch_precompile.target.call import Sample, copied, gives_no_gradient, mode_context
 from hatch_precompile.target.dynamic import mark_dynamic
-from hatch_precompile.target.finding import Declared, Target, find_declared, find_target, find_targets
+from hatch_precompile.target.finding import (
+    Declared,
+    Target,
+    find_declared,
+    find_target,
+    find_targets,
+    require_own_frame,
+)
 from hatch_precompile.target.samples import samples_of
 from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.torch_internals import (
@@ -55,14 +64,13 @@ from hatch_precompile.torch_internals import (
     FrameTrace,
     Numbers,
     capture_settings,
+    changes_grad_mode,
     compile_graph,
     compiled_graph,
     compiling_with,
-    dispatch_keys,
     graph_break_reasons,
     input_sources,
     is_compiled,
-    is_torchs_own,
     resume_function,
     tracing_frames,
     wants_fullgraph,
@@ -95,7 +103,6 @@ class _Session:
         self.recorder = GuardRecorder()
         self.frames: dict[CodeType, list[EntryRecord]] = {}
         self.frame_names: dict[CodeType, FrameName] = {}
-        self.dispatch = (0, 0)
         self.graphs: list[GraphRecord] = []
         self.graph_ids: dict[str, int] = {}
         self.resumes: dict[CodeType, int] = {}
@@ -106,6 +113,8 @@ class _Session:
         self.memory: list[tuple[list[str], list[str]]] = []  # of each graph, as Inputs.memory
         self.sample = self.samples = 0
         self.failure: BuildError | None = None
+        self.changes_grad_mode = False
+        self.with_gradients: list[int] = []
         self.skipped: dict[CodeType, SkippedFrame] = {}
         # Here it is the runtime's module itself, in the target process the wheel's copy of it.
         self.operators = f"{request.package}.{RUNTIME_PACKAGE}.graphs"
@@ -120,11 +129,7 @@ class _Session:
         started = time.perf_counter()
         self.report(Event(step="import", text=f"import {self.entrypoint.target}"))
         declared = self.declared = find_declared(self.entrypoint)
-        if is_torchs_own(declared.function()):
-            raise CaptureError(
-                f'target = "{self.entrypoint.target}" is code of torch itself; name a module or a function '
-                "of yours that calls it"
-            )
+        require_own_frame(declared, self.entrypoint)
         if self.entrypoint.float32_matmul_precision == "medium":
             self._say_where_precision_has_no_effect()
         samples = list(samples_of(self.entrypoint))
@@ -148,6 +153,7 @@ class _Session:
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
                 numbers.next_sample()
                 self._run_until_settled(target, compiled[id(target)], sample)
+                self._run_with_gradients(target, compiled[id(target)], sample)
             self._run_workload_compiled(numbers)
         self._put_own_frame_first(declared)
         self._compile_guards()
@@ -164,6 +170,7 @@ class _Session:
             skipped=list(self.skipped.values()),
             made_from={**origin, "sources": sources_of(self.inputs)},
             conditions=self.conditions,
+            with_gradients=self.with_gradients,
         )
 
     def _take_over(self, earlier: Path, origin: dict[str, str]) -> Capture | None:
@@ -217,7 +224,7 @@ class _Session:
         """Run a sample again until nothing new comes of it: a model may fill a cache at its first call, so
         that its second is another one."""
         for number in range(_AT_MOST):
-            new = self._run_sample(target, compiled, copied(sample), again=number > 0)
+            new = self._run_sample(target, compiled, self._copied(sample), again=number > 0)
             if number > 0 and not new:
                 return
         text = (
@@ -225,6 +232,17 @@ class _Session:
             "the code reads changes at every call; later calls of this kind are misses"
         )
         self.report(Event(step="note", text=text))
+
+    def _run_with_gradients(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> None:
+        """What enters `no_grad` itself is called with gradients on, and has entries for that, too."""
+        if sample.mode == "train" or not self.changes_grad_mode:
+            return
+        with_gradients = replaced(sample, mode="grad")
+        if gives_no_gradient(target, self._copied(with_gradients)):
+            text = f"{self._label()}: it gives no gradients; also traced as it is called with gradients on"
+            self.report(Event(step="note", text=text))
+            self.with_gradients.append(self.sample)
+            self._run_until_settled(target, compiled, with_gradients)
 
     def _run_workload_compiled(self, numbers: Numbers) -> None:
         """Run the workload once more, each call compiled, and make entries for calls that have none: what an
@@ -242,7 +260,7 @@ class _Session:
             with torch.compiler.set_stance("default"):
                 self.sample = self.samples
                 numbers.next_sample()
-                if self._entries_made(target, compiled, copied(sample)):
+                if self._entries_made(target, compiled, self._copied(sample)):
                     self.samples += 1
                     text = f"{self._label()}: a call of the workload where those before it are compiled"
                     self.report(Event(step="note", text=text))
@@ -287,16 +305,24 @@ class _Session:
         mark_dynamic(self.entrypoint, target, sample)
         try:
             with mode_context(sample.mode):
-                self.dispatch = dispatch_keys()
                 compiled(*sample.args, **sample.kwargs)
         except Exception as error:
             if self.failure is not None:
                 raise self.failure from None
             if self.entrypoint.fullgraph and self.skipped:
                 raise self._left_uncompiled(label) from None
-            raise CaptureError(_sample_failed(label, error)) from error
+            raise failure(label, error, with_traceback=self.request.traceback) from error
         self._require_whole(label)
         return sum(map(len, self.frames.values())) - before
+
+    def _copied(self, sample: Sample) -> Sample:
+        try:
+            return copied(sample)
+        except Exception as error:
+            raise CaptureError(
+                f"{self._label()}: the arguments cannot be copied ({type(error).__name__}: {error}); "
+                "every call gets a copy of its own, which copy.deepcopy makes"
+            ) from error
 
     def _label(self) -> str:
         return f"sample {self.sample + 1}/{max(self.samples, self.sample + 1)}"
@@ -431,6 +457,7 @@ class _Session:
             for name, value in trace.injected.items()
             if name.startswith("__resume_at")
         }
+        self.changes_grad_mode |= changes_grad_mode([trace.code, *trace.traced])
         tree = self.recorder.tree(trace.root)
         traced = [code for code in trace.traced if code not in self.resumes]
         namer = Namer(trace.frame_globals, trace.injected)
@@ -457,7 +484,7 @@ class _Session:
         entry = LoweredEntry(
             number, trace.code.co_qualname, self.sample, guards, code, inputs.records, numbers
         )
-        record = write_entry(entry, self.directory, self.entrypoint.name, self.dispatch, self.native_guards)
+        record = write_entry(entry, self.directory, self.entrypoint.name, trace.dispatch, self.native_guards)
         self.frames[trace.code].append(record)
         self.conditions[record.data] = conditions_of(tree)
 
@@ -494,10 +521,3 @@ def _graph(value: Any) -> tuple[str, int] | None:
     function, plain = compiled_graph(value)
     number = getattr(function, "precompile_graph", None)
     return None if number is None else ("plain graph" if plain else "graph", int(number))
-
-
-def _sample_failed(label: str, error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    reasons = graph_break_reasons()
-    text = f"{label} raised {type(error).__name__}: {lines[0] if lines else ''}"
-    return text + "".join(f"\n  {line}" for line in lines[1:8]) + "".join(f"\n  {r}" for r in reasons)

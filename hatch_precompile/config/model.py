@@ -217,9 +217,9 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """Run every sample from the finished bundle in a clean process before the wheel is written."""
 
     on_error: Literal["fail", "warn"] = "fail"
-    """What happens if an entrypoint cannot be captured. `"warn"` leaves it out of the wheel with a line that
-    starts with `WARNING:`. If no entrypoint is left, the build fails all the same. A failed verification
-    always stops the build."""
+    """What happens if an entrypoint cannot be captured, or does not pass verification. `"warn"` leaves it out
+    of the wheel with a line that starts with `WARNING:`. If no entrypoint is left, the build fails all the
+    same."""
 
     jobs: Jobs = 0
     """How many entrypoints are captured, and then verified, at the same time, each in a process of its own.
@@ -227,6 +227,11 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
 
     timeout: Seconds = 600.0
     """How many seconds a capture or a verification may go without printing a line before it is stopped."""
+
+    memory_limit: Jobs = 0
+    """How many megabytes the processes of captures and verifications may have together, with the compilers
+    they start. If they have more, the one with most is ended, and its entrypoint has failed. 0 means four
+    fifths of what the machine has free when the build starts, or the control group that it runs in."""
 
     report: bool = False
     """Write a page about the build beside the wheel, `<name of the wheel's file>.report.html`: what was

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from hatch_precompile.torch_internals.pytrees import children
 from hatch_precompile.torch_internals.tensors import without_subclass
 
-__all__ = ["Sample", "copied", "copy_of", "mode_context"]
+__all__ = ["Sample", "copied", "copy_of", "gives_no_gradient", "mode_context"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,33 @@ def copy_of(value: Any) -> Any:
 
 
 def mode_context(mode: str) -> AbstractContextManager[Any]:
-    """The grad mode an entrypoint's calls are made in."""
+    """The grad mode that calls are made in; "grad": with gradients on, which nobody asks for."""
     if mode == "inference":
         return torch.inference_mode()
     return torch.no_grad() if mode == "no_grad" else torch.enable_grad()
+
+
+def gives_no_gradient(target: Any, sample: Sample) -> bool:
+    """Whether a call of a module, with gradients on, gives tensors, and none of them needs one, though the
+    module has parameters that do."""
+    module = target.call if target.kind == "module class" else getattr(target.call, "__self__", None)
+    if not isinstance(module, torch.nn.Module) or not any(p.requires_grad for p in module.parameters()):
+        return False
+    try:
+        with mode_context(sample.mode), torch.compiler.set_stance("force_eager"):
+            answer = target.call(*sample.args, **sample.kwargs)
+    except Exception:  # then nobody calls it so
+        return False
+    tensors = list(_tensors(answer, 0))
+    return bool(tensors) and not any(tensor.requires_grad for tensor in tensors)
+
+
+def _tensors(value: Any, depth: int) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < _DEEPEST:
+        for _, part in children(value) or ():
+            yield from _tensors(part, depth + 1)
+
+
+_DEEPEST = 12

@@ -18,7 +18,13 @@ from hatch_precompile.errors import CaptureError
 from hatch_precompile.looking import dict_of
 from hatch_precompile.target.call import Sample
 from hatch_precompile.target.observing import calls_observed
-from hatch_precompile.torch_internals import inside_compile
+from hatch_precompile.torch_internals import (
+    below_decorators,
+    enters_a_context,
+    inside_compile,
+    is_passed_over,
+    is_torchs_own,
+)
 
 __all__ = [
     "Declared",
@@ -27,6 +33,7 @@ __all__ = [
     "find_reference",
     "find_target",
     "find_targets",
+    "require_own_frame",
 ]
 
 
@@ -92,6 +99,31 @@ def find_declared(entrypoint: Entrypoint) -> Declared:
     )
 
 
+def require_own_frame(declared: Declared, entrypoint: Entrypoint) -> None:
+    """Raise CaptureError where torch.compile would compile a frame that no call of the target has."""
+    if is_torchs_own(declared.function()):
+        raise CaptureError(
+            f'target = "{entrypoint.target}" is code of torch itself; name a module or a function '
+            "of yours that calls it"
+        )
+    decorated = function = declared.function()
+    while enters_a_context(function):
+        function = function.__wrapped__
+    if function is not decorated and entrypoint.activate == "compile":
+        raise CaptureError(
+            f'activate = "compile", but {entrypoint.target} is decorated with a context manager, such as '
+            "torch.no_grad(), around which a torch.compile puts a function of its own that no entry can be "
+            'for; set activate = "call", or decorate a function that calls the target'
+        )
+    around = getattr(function, "__wrapped__", None)
+    if around is not None and inside_compile(function) is None and is_passed_over(function):
+        raise CaptureError(
+            f'target = "{entrypoint.target}" is what {function.__module__} ({function.__code__.co_qualname}) '
+            f"has made of {around.__qualname__}, which torch.compile takes for its own; "
+            "name a function of yours that calls it"
+        )
+
+
 def _declared(entrypoint: Entrypoint) -> Declared:
     module_name, _, qualname = entrypoint.target.partition(":")
     value = find_reference(entrypoint.target, "target")
@@ -142,7 +174,10 @@ def find_target(entrypoint: Entrypoint, owner: Any = None) -> Target:
         on = owner if owner is not None else _instance(entrypoint, declared.owner)
         call = _method(on, declared.attribute)
     return Target(
-        declared.kind, call, inspect.signature(call), lambda backend: compiled(call, backend=backend)
+        declared.kind,
+        call,
+        inspect.signature(call),
+        lambda backend: compiled(_below_decorators(call), backend=backend),
     )
 
 
@@ -187,8 +222,22 @@ def _uncompiled(module: torch.nn.Module) -> Any:
     """The module, or its `forward` without the torch.compile that its class has put around it."""
     function = inside_compile(module.forward)
     if function is None:
-        return module
-    return MethodType(function, module) if isinstance(function, FunctionType) else function
+        return below_decorators(module) if _is_decorated(module.forward) else module
+    return _below_decorators(MethodType(function, module) if isinstance(function, FunctionType) else function)
+
+
+def _below_decorators(call: Callable[..., Any]) -> Callable[..., Any]:
+    """What to compile for a call: the modes that its decorators enter are entered as they are without us."""
+    inner = inside_compile(call)
+    if not _is_decorated(inner or call):
+        return call
+    if isinstance(call, MethodType) and isinstance(inner, FunctionType):
+        inner = MethodType(inner, call.__self__)
+    return below_decorators(inner or call)
+
+
+def _is_decorated(call: Callable[..., Any]) -> bool:
+    return enters_a_context(getattr(call, "__func__", call))
 
 
 def find_targets(entrypoint: Entrypoint, samples: Sequence[Sample]) -> list[Target]:

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.folding.calls import assumed_constants
 from hatch_precompile.torch_internals.folding.results import Folded, folded_in
 from hatch_precompile.torch_internals.folding.watching import watching_folding
@@ -22,10 +23,13 @@ from hatch_precompile.torch_internals.numbers import conditions_on_numbers
 __all__ = [
     "NO_OPERATIONS",
     "FrameTrace",
+    "below_decorators",
+    "changes_grad_mode",
     "compiled_graph",
     "compiling_with",
     "dispatch_keys",
     "einops_was_prepared",
+    "enters_a_context",
     "graph_break_reasons",
     "guard_builder",
     "guard_manager_classes",
@@ -33,9 +37,12 @@ __all__ = [
     "inside_compile",
     "is_compiled",
     "is_compiler",
+    "is_compilers_error",
+    "is_passed_over",
     "is_torchs_own",
     "last_line",
     "pytree_registry",
+    "random_calls",
     "relational_guards",
     "resume_function",
     "tracing_frames",
@@ -60,6 +67,7 @@ class FrameTrace:
     traced: every code object whose body was traced into the graph
     folded: what else the trace took for constant
     numbers: what must be true of numbers that were traced for any value, as Python expressions over L
+    dispatch: the dispatch keys that the thread adds and leaves out where the frame is called
     """
 
     code: CodeType
@@ -70,6 +78,7 @@ class FrameTrace:
     traced: list[CodeType]
     folded: Folded
     numbers: list[str]
+    dispatch: tuple[int, int]
 
 
 def guard_manager_classes() -> tuple[type, ...]:
@@ -111,6 +120,13 @@ def is_compiler(module: ModuleType) -> bool:
     return module.__name__.startswith(("torch._dynamo", "torch._inductor"))
 
 
+def is_compilers_error(error: BaseException) -> bool:
+    """Whether an exception is the compiler's own; not so what an operator refuses while dynamo traces it."""
+    cls = type(error)
+    own = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch._subclasses", "torch.fx")
+    return cls.__module__.startswith(own) and cls.__name__ != "TorchRuntimeError"
+
+
 def dispatch_keys() -> tuple[int, int]:
     """The dispatch keys that this thread adds to those of a tensor, and those it leaves out."""
     included = torch._C._dispatch_tls_local_include_set()
@@ -136,6 +152,46 @@ def is_torchs_own(function: Callable[..., Any]) -> bool:
     return inspect.isfunction(function) and bool(trace_rules.check(function))
 
 
+# The code of what torch.no_grad() and its like, and autocast, put around a function. Dynamo has no frame for
+# it, as it has for what contextlib's do.
+_ENTERING = {decorate(inside_compile).__code__ for decorate in (torch.no_grad(), torch.autocast("cpu"))}
+
+
+def enters_a_context(function: Callable[..., Any]) -> bool:
+    """Whether all that a function does is to call another one in a context manager that decorates it, such
+    as `torch.no_grad()`. The other one is its `__wrapped__`."""
+    return getattr(function, "__code__", None) in _ENTERING and hasattr(function, "__wrapped__")
+
+
+_GRAD_MODES = {"no_grad", "inference_mode", "set_grad_enabled"}
+
+
+def changes_grad_mode(codes: Iterable[CodeType]) -> bool:
+    """Whether code that was traced may have called another code in a grad mode of its own."""
+    return any(code in _ENTERING or _GRAD_MODES & set(code.co_names) for code in codes)
+
+
+def is_passed_over(function: Callable[..., Any]) -> bool:
+    """Whether dynamo does not compile a function's own frame, but puts another one around it where it is the
+    one that `torch.compile` is given."""
+    from torch._dynamo import trace_rules
+
+    return inspect.isfunction(function) and bool(trace_rules.check(function))
+
+
+def below_decorators(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for `torch.compile`, so that what is compiled is not the call of `call`, but what its
+    decorators call, in the modes that these enter."""
+
+    # By this name dynamo knows what is to be looked through (torch/_dynamo/eval_frame.py).
+    def _call_impl(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    leave_untraced: Any = runtime("torch_frames").leave_untraced
+    leave_untraced(_call_impl, below=False)
+    return _call_impl
+
+
 def einops_was_prepared() -> bool:
     """Whether dynamo has called einops before it traced into it, which fills a cache that its guards look at.
 
@@ -158,13 +214,13 @@ def input_sources(graph_module: Any) -> list[str]:
 
 
 def graph_break_reasons() -> list[str]:
-    """Dynamo's words for the graph breaks since the counters were last cleared."""
+    """Dynamo's words for the graph breaks since the counters were last cleared, a line each."""
     from torch._dynamo.utils import counters
 
     reasons = list(counters["graph_break"]) + list(counters["unimplemented"])
     counters["graph_break"].clear()
     counters["unimplemented"].clear()
-    return reasons
+    return list(dict.fromkeys(map(_in_a_line, reasons)))
 
 
 @contextlib.contextmanager
@@ -188,8 +244,8 @@ def tracing_frames(
         build(self, f_code, output_graph, *args, **kwargs)
         root = self.guard_manager.root
         folded = folded_in(output_graph)
-        new = transformed[f_code]
-        on_frame(FrameTrace(f_code, new, frame_globals, injected, root, traced, folded, numbers))
+        code, keys = transformed[f_code], dispatch_keys()
+        on_frame(FrameTrace(f_code, code, frame_globals, injected, root, traced, folded, numbers, keys))
 
     def compile_and_watch(code: CodeType, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -276,6 +332,13 @@ def compiled_graph(value: Any) -> tuple[Any, bool]:
             value, plain = cells["real_compiled_fn"].cell_contents, True
         else:
             return value, plain
+
+
+def random_calls(value: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    """The calls of Python's `random` that a compiled frame makes before its graph, in their order."""
+    function, _ = compiled_graph(value)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    return list(cells["random_calls"].cell_contents)
 
 
 def resume_function(value: Any) -> tuple[CodeType, str]:

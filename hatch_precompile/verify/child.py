@@ -6,12 +6,11 @@ It always ends with an outcome, whatever the author's code, or ours, does in it.
 from __future__ import annotations
 
 import sys
-import traceback
 from pathlib import Path
 
 import msgspec
 
-from hatch_precompile.errors import BuildError
+from hatch_precompile.errors import BuildError, unforeseen
 from hatch_precompile.processes import connect_to_parent
 from hatch_precompile.verify.parent import Outcome, Request
 
@@ -44,14 +43,7 @@ def _outcome(request: Request) -> Outcome:
     except BuildError as error:
         return Outcome(str(error), [])
     except BaseException as error:  # SystemExit of the author's code, too; an interrupt ends the parent
-        return Outcome(_unforeseen(error), [])
-
-
-def _unforeseen(error: BaseException) -> str:
-    """An error that nobody has words for, with the line it comes from."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"its samples cannot be run: {text} ({last.filename}:{last.lineno} in {last.name})"
+        return Outcome(f"its samples cannot be run: {unforeseen(error)}", [])
 
 
 if __name__ == "__main__":

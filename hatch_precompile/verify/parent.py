@@ -15,7 +15,7 @@ import msgspec
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, printed, received
-from hatch_precompile.processes import run_module
+from hatch_precompile.processes import run_module, with_advice
 
 __all__ = ["CHILD", "Outcome", "Request", "SampleResult", "require_hits", "run_samples"]
 
@@ -25,13 +25,15 @@ CHILD = "hatch_precompile.verify.child"
 class Request(msgspec.Struct, frozen=True):
     """One entrypoint to verify; `package` must be importable with its bundle.
 
-    outcome: a file to write; variant: whose libraries run, or empty for the one this machine chooses
+    outcome: a file to write; variant: whose libraries run, or empty for the one this machine chooses;
+    with_gradients: samples, counted from 0, that are called with gradients on, too
     """
 
     entrypoint: Entrypoint
     package: str
     outcome: str
     variant: str
+    with_gradients: list[int] = []
 
 
 class SampleResult(msgspec.Struct, frozen=True):
@@ -72,17 +74,19 @@ def run_samples(
     timeout: float,
     on_event: Callable[[Event], None],
     variant: str = "",
+    with_gradients: Sequence[int] = (),
 ) -> list[SampleResult]:
     """What each sample did in a clean process. Raises VerifyError where none could be run.
 
     paths: where the package with its bundle is found, and then the samples; work: a directory to make;
-    variant: whose libraries run, where it is not for this machine to choose.
+    variant: whose libraries run, where it is not for this machine to choose; with_gradients: see `Request`.
     """
     empty = work / "empty"
     empty.mkdir(parents=True)
     request = work / "request.json"
     outcome = work / "outcome.json"
-    request.write_bytes(msgspec.json.encode(Request(entrypoint, package, str(outcome), variant)))
+    asked = Request(entrypoint, package, str(outcome), variant, list(with_gradients))
+    request.write_bytes(msgspec.json.encode(asked))
     heard: deque[Event] = deque(maxlen=60)
 
     def hear(event: Event) -> None:
@@ -106,10 +110,12 @@ def run_samples(
     if finished.returncode == 0 and outcome.exists():
         found = msgspec.json.decode(outcome.read_bytes(), type=Outcome)
         if found.error:
-            raise VerifyError(f"entrypoint {entrypoint.name}: {found.error}")
-        return found.results
+            raise VerifyError(with_advice(f"entrypoint {entrypoint.name}: {found.error}"))
+        return [msgspec.structs.replace(each, problem=with_advice(each.problem)) for each in found.results]
     ending = f"was silent for {timeout:.0f} s" if finished.timed_out else finished.ending()
+    at = next((f"sample {each.sample}/{each.samples}: " for each in reversed(heard) if each.samples), "")
+    ending = f"entrypoint {entrypoint.name}: {at}the verifying process {ending}"
+    if finished.taken:
+        raise VerifyError(ending)
     said = [event.text for event in heard if event.text]
-    raise VerifyError(
-        f"entrypoint {entrypoint.name}: the verifying process {ending}:\n" + "\n".join(said[-20:])
-    )
+    raise VerifyError(with_advice(f"{ending}:\n" + "\n".join(said[-20:])))

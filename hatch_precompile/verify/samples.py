@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace as replaced
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ from hatch_precompile.verify.agreement import Agreement, compare, run_backward
 from hatch_precompile.verify.effects import Effects, differing, kept, roots_of
 from hatch_precompile.verify.other_processors import OtherProcessors
 from hatch_precompile.verify.parent import Request, SampleResult
+from hatch_precompile.verify.rounding import noise_of_gradients
 
 __all__ = ["run"]
 
@@ -55,6 +58,7 @@ class _Verification:
         self.entrypoint = request.entrypoint
         # Where globals may be that a call changes.
         self.packages = request.package, request.entrypoint.target.partition(":")[0].partition(".")[0]
+        self.with_gradients = request.with_gradients
         self.noted: set[str] = set()
         # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
         self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
@@ -78,14 +82,15 @@ class _Verification:
         _seed()
         samples = list(samples_of(self.entrypoint))
         others = self._calls_that_are_others_when_served(samples)
-        everything = [*samples, *others.values()]
+        graded = [replaced(samples[number], mode="grad") for number in self.with_gradients]
+        everything = [*samples, *others.values(), *graded]
         results = self._from_the_bundle(everything)
         self.rounded = self._status().get("rounded")
         self.runtime.uninstall()
         os.environ["HATCH_PRECOMPILE"] = "off"
         _seed()
         again = self._targets_again(samples)
-        again += [again[number] for number in others]
+        again += [again[number] for number in (*others, *self.with_gradients)]
         return [
             result if result.problem else self._beside_eager(target, sample, result, answers, len(again))
             for target, sample, (result, answers) in zip(again, everything, results, strict=True)
@@ -236,7 +241,13 @@ class _Verification:
                 return replace(result, problem=problem)
             try:
                 try:
-                    agreed = compare(answer, expected, label + turn, rounded=self.rounded)
+                    agreed = compare(
+                        answer,
+                        expected,
+                        label + turn,
+                        rounded=self.rounded,
+                        noise=partial(_noise, before, sample, expected),
+                    )
                 except VerifyError:
                     # Compiled code draws other random numbers than eager code, as under torch.compile.
                     if drawn is None:
@@ -360,6 +371,18 @@ def _before(call: Any) -> Any:
         return copy_of(call)
     except Exception:
         return None
+
+
+def _noise(call: Any, sample: Sample, expected: dict[str, Any]) -> dict[str, float]:
+    """By parameter, how far rounding brings its gradient. call: as it was before it was called."""
+    if not isinstance(call, torch.nn.Module):
+        return {}
+
+    def gradients(module: torch.nn.Module) -> Any:
+        with _eagerly():
+            return _run(module, sample, sample.mode)[0]["gradients"]
+
+    return noise_of_gradients(call, expected["gradients"], copy_of, gradients)
 
 
 def _is_random(call: Callable[..., Any], sample: Any, mode: str) -> bool:

@@ -60,6 +60,8 @@ class TestWarn:
     REASONS: ClassVar = {
         "missing": "broken.models has no Missing",
         "misfit": "sample 1/1 raised TorchRuntimeError",
+        "uncopied": "sample 1/1: the arguments cannot be copied (TypeError: cannot pickle 'generator'",
+        "unlike": "sample 1/1: output differs from eager",
         "local": "has no name that another process could find it by",
         "made": "has no name that another process could find it by",
         "looping": "sample 1/1: torch.compile leaves a frame uncompiled",
@@ -81,6 +83,8 @@ class TestWarn:
             entrypoint("fine"),
             entrypoint("Missing"),
             entrypoint("Fine", "misfit", name="misfit"),
+            entrypoint("fine", "uncopied", name="uncopied"),
+            entrypoint("unlike"),
             entrypoint("Locked"),
             entrypoint("Local"),
             entrypoint("Made"),
@@ -194,7 +198,11 @@ def test_a_compiler_that_fails_is_the_reason(tmp_path: Path, monkeypatch: pytest
         )
     said = {line.split()[2]: line for line in lines if line.startswith("WARNING: entrypoint ")}
     for name in names:
-        assert f"entrypoint {name}: sample 1/1 raised " in said[name]
+        assert f"entrypoint {name}: sample 1/1: torch.compile failed: " in said[name]
+        assert "TORCHDYNAMO_VERBOSE" not in said[name]
+        assert said[name].endswith(
+            "HATCH_PRECOMPILE_TRACEBACK=1 in the environment of the build adds the traceback"
+        )
         assert "C++ compile error" in said[name]
     assert "no such thing" in said["complains"]
 

@@ -277,7 +277,7 @@ class TestErrors:
             (
                 {"zzz": 1},
                 "zzz: unknown key; the keys here are package, variants, matrix, require-torch, verify, "
-                "on-error, jobs, timeout, report, entrypoints",
+                "on-error, jobs, timeout, memory-limit, report, entrypoints",
             ),
             (
                 {"entrypoints": [ONE], "package": "text-model"},

@@ -160,6 +160,14 @@ def misfit():
     return [(torch.ones(6), torch.ones(5))]
 
 
+def uncopied():
+    return [((x for x in ()),)]
+
+
+def unlike(x):
+    return x + 1 if torch.compiler.is_compiling() else x + 2
+
+
 def stranger():
     return [{"y": torch.ones(6)}]
 

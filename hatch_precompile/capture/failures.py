@@ -1,0 +1,92 @@
+"""Which error a call under torch.compile has failed with: one of ours, torch's, or the author's."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import hatch_precompile
+from hatch_precompile.capture.parent import TRACEBACK
+from hatch_precompile.errors import BuildError, CaptureError
+from hatch_precompile.runtime import runtime_directory
+from hatch_precompile.torch_internals import graph_break_reasons, is_compilers_error, last_line
+
+__all__ = ["failure"]
+
+_AT_MOST = 8  # lines of an error's text
+# What torch adds to its errors for those who work on torch.
+_ADVICE = (
+    *("Set TORCHDYNAMO_VERBOSE", "set TORCH_LOGS", "Hint: Please report an issue", "Developer debug context"),
+    *("For more details about this", "You can suppress this exception"),
+)
+_WRAPPERS = ("InternalTorchDynamoError", "BackendCompilerFailed", "InductorError")
+_OURS = tuple(str(folder) for folder in (Path(hatch_precompile.__file__).parent, runtime_directory()))
+
+
+def failure(label: str, error: Exception, *, with_traceback: bool) -> BuildError:
+    """What stops the build after `error` came out of a call under torch.compile: an error of ours as it is,
+    whatever torch has wrapped it in; else who has failed, torch or the author's code."""
+    for each in _chain(error):
+        if isinstance(each, BuildError):
+            return each
+    root = _root(error)
+    words, *more = _words(root, error)
+    told = [words, *more[:_AT_MOST]]
+    compilers = is_compilers_error(error)
+    place = last_line(str(error).partition("from user code:")[2])
+    if compilers and place:
+        told.append(f"at {place}")
+    if compilers and (defect := _own_line(root)):
+        told[0] = f"{label}: hatch-precompile failed below torch.compile: {words}"
+        told.append(f"at {defect}: please report this to hatch-precompile")
+    elif compilers:
+        told[0] = f"{label}: torch.compile failed: {words}"
+    else:
+        told[0] = f"{label} raised {words}"
+    told += graph_break_reasons()[:3]
+    if with_traceback:
+        told += "".join(traceback.format_exception(error)).splitlines()
+    elif compilers:
+        told.append(f"{TRACEBACK}=1 in the environment of the build adds the traceback")
+    return CaptureError("\n  ".join(told))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and all that it was raised from or wraps."""
+    pending: list[BaseException | None] = [error]
+    seen = set()
+    while pending:
+        each = pending.pop(0)
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            pending += [getattr(each, "inner_exception", None), each.__cause__, each.__context__]
+
+
+def _root(error: BaseException) -> BaseException:
+    """What an error of the compiler's was raised for."""
+    for _ in range(8):
+        cause = error.__cause__ if type(error).__name__ in _WRAPPERS else None
+        inner: BaseException | None = getattr(error, "inner_exception", None) or cause
+        if inner is None:
+            break
+        error = inner
+    return error
+
+
+def _words(root: BaseException, error: BaseException) -> list[str]:
+    """The lines of an error that say something to whoever has not written torch, the first with its type."""
+    kind = type(root).__name__
+    text = str(root).partition("from user code:")[0] or str(error)
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    first, *more = [line for line in lines if not line.strip().startswith(_ADVICE)] or [""]
+    return [first if first and kind in _WRAPPERS else f"{kind}: {first}".removesuffix(": "), *more]
+
+
+def _own_line(error: BaseException) -> str:
+    """Where in this package an exception was raised: `inputs.py:10 in mark`; or nothing."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or not frames[-1].filename.startswith(_OURS):
+        return ""
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}"
