@@ -18,6 +18,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import is_a
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals import random_calls
 
 __all__ = ["LoweredCode", "lower_code", "portable_code"]
 
@@ -31,6 +32,7 @@ class LoweredCode:
 
     globals: our name -> ("graph" or "plain graph", id) | ("resume", id) | ("helpers", module)
     | ("constant", encoded) | ("warnings", ("constant", encoded) or ("global", name))
+    | ("random", encoded calls)
     constants: (path of co_consts indexes, encoded) for constants that marshal cannot hold
     native: False where running the frame imports torch._dynamo
     """
@@ -73,6 +75,8 @@ def lower_code(
             native = native and _only_native_helpers(code, name)
         elif _is_of_warnings(value):
             table[ours] = ("warnings", ("constant", namer.constant(value, None, where)))
+        elif name.startswith("__gen_rand_values"):
+            table[ours] = ("random", namer.constant(random_calls(value), None, where))
         else:
             table[ours] = ("constant", namer.constant(value, None, where))
     for name in sorted(_global_names(code) - set(injected) - _other_names(code)):

@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.lower.parametrized import made_by_parametrize, parametrized_class
+from hatch_precompile.lower.parametrized import made_for_one_object, parametrized_class
 from hatch_precompile.runtime import runtime
 
 constants = runtime("constants")
@@ -111,9 +111,9 @@ def test_a_class_is_looked_at_once_as_dynamo_does() -> None:
 
 
 def test_only_what_parametrize_made_is_known_so() -> None:
-    assert made_by_parametrize(type(normed()))
-    assert not made_by_parametrize(nn.Linear)
-    assert not made_by_parametrize(parametrize.ParametrizationList)
+    assert made_for_one_object(type(normed()))
+    assert not made_for_one_object(nn.Linear)
+    assert not made_for_one_object(parametrize.ParametrizationList)
 
 
 def test_a_class_that_was_changed_in_a_way_that_cannot_be_told_again_is_refused() -> None:

@@ -44,6 +44,15 @@ _EXPRESSION_NAMES = {"L", "G", "math"} | {
     *("type", "list", "dict", "object", "getattr"),
 }
 
+# What torch calls what numbers have by another name: sizes are numbers when a guard is asked.
+_OF_NUMBERS = {
+    "torch.sym_float": "float",
+    "torch.sym_int": "int",
+    "torch.sym_max": "max",
+    "torch.sym_min": "min",
+    "torch._sym_sqrt": "math.sqrt",
+}
+
 # Values below one of the frame's locals: up to so many, it is looked at before anything else.
 _SMALL = 16
 
@@ -280,6 +289,8 @@ class _Writer:
                 return self.generic_visit(node)
 
             def visit_Attribute(self, node: ast.Attribute) -> Any:
+                if name := _OF_NUMBERS.get(ast.unparse(node)):
+                    return ast.parse(name, mode="eval").body
                 for value in writer.parts_of_compiler(node):
                     return ast.Name(writer.text.constant(value, None, text), ast.Load())
                 return self.generic_visit(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from hatch_precompile.looking import is_a, module_of, qualname_of
 from hatch_precompile.lower.guards.subclasses import CHECKED, require_metadata
 from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
 from hatch_precompile.lower.names import is_plain
-from hatch_precompile.lower.parametrized import made_by_parametrize
+from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.torch_internals import pytree_registry
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 
@@ -50,7 +51,7 @@ def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> 
     cls = type(node.value)
     if id(cls) != leaf.args[0]:
         raise unsupported("a type guard on something else than the value's type", node, leaf)
-    if made_by_parametrize(cls):
+    if made_for_one_object(cls):
         text.require(
             f"{text.parametrized_class(cls, user_line(leaf))}.fits(type({variable}))", "TYPE_MATCH", leaf
         )
@@ -167,6 +168,11 @@ def _lambda(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None
             same = text.alike(f"{base.__name__}({variable})", base(node.value), None, user_line(leaf))
             text.require(same, "CONSTANT_SUBCLASS_MATCH", leaf)
             return
+    if type(node.value) is itertools.count and leaf.text.startswith("___normalize_count_iter("):
+        kind = text.constant(itertools.count, None, "")
+        said = f"repr({variable}) == {repr(node.value)!r}"
+        text.require(f"type({variable}) is {kind} and {said}", "COUNT", leaf)
+        return
     if CHECKED not in leaf.text:
         raise unsupported(f"the guard {leaf.kind!r}", node, leaf)
     require_metadata(text, node, leaf, variable)
@@ -204,7 +210,7 @@ def _known_classes(node: GuardNode) -> list[type]:
         if "id_match_guard" in kinds and is_a(current.value, type):
             found.add(current.value)
     return sorted(
-        (cls for cls in found if not made_by_parametrize(cls)),
+        (cls for cls in found if not made_for_one_object(cls)),
         key=lambda cls: (module_of(cls), qualname_of(cls)),
     )
 

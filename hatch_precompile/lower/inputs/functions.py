@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import gc
 import sys
@@ -14,6 +15,7 @@ from hatch_precompile.looking import attribute, class_name, dict_of, file_of, is
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain
+from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Folded, closure_of
 from hatch_precompile.torch_internals.guardtree import GuardNode
@@ -150,7 +152,18 @@ class FunctionRecords:
             return True  # of torch and Python without a name: they are the versions that they were
         if any(_contains(other, code) for other in everything if other is not code):
             return True
+        if _is_named_tuples(code) or self._is_of_checked_class(code):
+            return True
         return id(code) in self._guarded_codes()
+
+    def _is_of_checked_class(self, code: CodeType) -> bool:
+        """Whether the class that holds the code is known by its parts, of which this is one."""
+        self._owned(code)
+        cls, _ = (self._owners or {}).get(code, (object, ()))
+        return made_for_one_object(cls) and any(
+            type(node.value) is cls and any(leaf.kind == "type_match_guard" for leaf in node.leaves)
+            for node in nodes_of(self.tree)
+        )
 
     def _guarded_codes(self) -> set[int]:
         """Code that guards compare by identity, under a name that they found."""
@@ -219,6 +232,17 @@ def _contains(code: CodeType, inner: CodeType) -> bool:
         for constant in code.co_consts
         if isinstance(constant, CodeType)
     )
+
+
+def _is_named_tuples(code: CodeType) -> bool:
+    """Whether it is the code that `collections.namedtuple` writes for a class with these fields."""
+    if code.co_name != "<lambda>" or not code.co_filename.startswith("<"):
+        return False
+    try:
+        made: Any = collections.namedtuple("made", code.co_varnames[1 : code.co_argcount])  # type: ignore[misc]
+    except ValueError:  # no names of fields
+        return False
+    return bool(made.__new__.__code__ == code)
 
 
 def _functions_of_classes() -> Owners:

@@ -25,7 +25,7 @@ from hatch_precompile.lower.inputs.functions import FunctionRecords, nodes_of
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
-from hatch_precompile.lower.parametrized import made_by_parametrize
+from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Call, Folded, einops_was_prepared
 from hatch_precompile.torch_internals.guardtree import GuardNode
@@ -266,7 +266,7 @@ class _Writer:
         for cls in sorted(classes, key=self.runtime.type_name):
             with contextlib.suppress(Unsupported):
                 self.namer.reference(cls)
-                if not made_by_parametrize(cls) and not _is_compilers(cls):
+                if not made_for_one_object(cls) and not _is_compilers(cls):
                     yield cls
 
     def _names(self) -> frozenset[str]:
@@ -293,7 +293,7 @@ class _Writer:
         return sorted(kept, key=self.runtime.type_name)
 
     def _needs_no_row(self, cls: type) -> bool:
-        if made_by_parametrize(cls):
+        if made_for_one_object(cls):
             return True  # known by its parts, each time it is met
         file = file_of(sys.modules.get(module_of(cls))) or "<frozen>"
         return is_torch(file) or is_python(file)

@@ -1,0 +1,76 @@
+"""Calls of the package tests/strangers/refused, in each mode that a caller may be in."""
+
+from __future__ import annotations
+
+import random
+from contextlib import nullcontext
+from typing import Any
+
+import probe
+import torch
+from refused import _precompiled, decorated, parts, shapes
+
+MODES: dict[str, Any] = {
+    "no_grad": torch.no_grad,
+    "grad": nullcontext,
+    "inference": torch.inference_mode,
+}
+
+
+def calls() -> dict[str, Any]:
+    """Of each entrypoint, by the caller's mode: whether it is served, and what it gives."""
+    ((x,),) = decorated.samples()
+    model, derived = decorated.Model().eval(), decorated.Derived().eval()
+    made, tracker = parts.Model().eval(), parts.Tracker().eval()
+    each = {
+        "multiplied": lambda: decorated.multiplied(x),
+        "around": lambda: decorated.around(x),
+        "within": lambda: decorated.within(x),
+        "model": lambda: model(x),
+        "predict": lambda: derived.predict(x),
+        "shifted": lambda: decorated.Model.shifted(x),
+        "before-a-break": lambda: shapes.before_a_break(x),
+        "queries-and-keys": lambda: shapes.queries_and_keys(x),
+        "parts": lambda: made(x),
+        "shaken": lambda: parts.shaken(x),
+        "tracker": lambda: tracker(x),
+        "halved": lambda: parts.halved(torch.arange(2 * 12 * 20.0).view(1, 2, 12, 20)),
+    }
+    return {name: {mode: _called(name, call, MODES[mode]) for mode in MODES} for name, call in each.items()}
+
+
+def another_graph() -> dict[str, bool]:
+    """Whether a graph module is served: the one of the sample, one made anew, one whose graph is changed."""
+    ((x,),) = decorated.samples()
+    first, second = parts.Model().eval(), parts.Model().eval()
+    with torch.no_grad():
+        found = {
+            "first": probe.served("parts", lambda: first(x), "refused"),
+            "second": probe.served("parts", lambda: second(x), "refused"),
+        }
+        graph = second.features.graph
+        (relu,) = [node for node in graph.nodes if node.op == "call_function"]
+        relu.target = torch.sigmoid
+        second.features.recompile()
+        found["changed"] = probe.served("parts", lambda: second(x), "refused")
+        found["first again"] = probe.served("parts", lambda: first(x), "refused")
+        first.hooked.register_forward_pre_hook(lambda module, args: None)
+        found["with another hook"] = probe.served("parts", lambda: first(x), "refused")
+    return found
+
+
+def _called(name: str, call: Any, mode: Any) -> dict[str, Any]:
+    before = _hits(name)
+    random.seed(0)
+    with mode():
+        answer = call()
+    return {
+        "served": _hits(name) > before,
+        "answer": probe.described(answer),
+        "inference": answer.is_inference(),
+    }
+
+
+def _hits(name: str) -> int:
+    found = _precompiled.status()["entrypoints"]
+    return int(found[name]["hits"]) if name in found else 0

@@ -1,0 +1,91 @@
+"""What packages do that a build once refused: it is served, or the build says a sentence."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Site, build, made_once
+
+HERE = Path(__file__).parent
+PROJECT = HERE / "refused"
+
+# By entrypoint: the modes of a caller that is served, or how the sentence begins that the build says.
+OUTCOMES: dict[str, Any] = {
+    # What it enters decides, and not what its callers are in.
+    "multiplied": {"no_grad", "grad"},
+    "model": {"no_grad", "grad", "inference"},
+    "predict": {"no_grad", "grad"},
+    "shifted": {"no_grad", "grad"},
+    "within": {"no_grad", "grad"},
+    # The decorator that is outside of no_grad() is in the trace.
+    "around": {"no_grad"},
+    "under-a-compile": 'activate = "compile", but refused.decorated:under_a_compile is decorated with a',
+    "before-a-break": {"no_grad"},
+    "queries-and-keys": {"no_grad"},
+    "parts": {"no_grad"},
+    "shaken": {"no_grad"},
+    "tracker": {"no_grad", "grad"},
+    "halved": {"no_grad"},
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project, built and verified, with what the build said."""
+
+    def make(place: Path) -> None:
+        said: list[str] = []
+        build(PROJECT, PROJECT / "src", place / "work", said.append)
+        (place / "said.txt").write_text("\n".join(said))
+
+    return made_once(tmp_path_factory, "refused", make)
+
+
+@pytest.fixture(scope="module")
+def answers(place: Path) -> dict[str, dict[str, Any]]:
+    """What the calls of a fresh process give: with the wheel, and as eager code."""
+    site = Site(place / "work" / "installed")
+
+    def called(mode: str) -> Any:
+        return site.play("once_refused.calls", environment={"HATCH_PRECOMPILE": mode})
+
+    return {mode: called(mode) for mode in ("quiet", "off")}
+
+
+@pytest.mark.parametrize("name", [name for name, outcome in OUTCOMES.items() if isinstance(outcome, str)])
+def test_the_build_says_why_not(place: Path, name: str) -> None:
+    said = (place / "said.txt").read_text()
+    start = f"WARNING: entrypoint {name} is left out of the wheel: entrypoint {name}: "
+    assert start + OUTCOMES[name] in said
+
+
+@pytest.mark.parametrize("name", [name for name, outcome in OUTCOMES.items() if isinstance(outcome, set)])
+def test_it_is_served_and_as_eager(answers: dict[str, dict[str, Any]], name: str) -> None:
+    found, eager = answers["quiet"][name], answers["off"][name]
+    assert {mode for mode, call in found.items() if call["served"]} == OUTCOMES[name]
+    for mode, call in found.items():
+        *facts, values = call["answer"]
+        *expected_facts, expected = eager[mode]["answer"]
+        assert [*facts, call["inference"]] == [*expected_facts, eager[mode]["inference"]]
+        assert _flat(values) == pytest.approx(_flat(expected), rel=1e-5, abs=1e-5)
+
+
+def _flat(values: Any) -> list[float]:
+    return [number for row in values for number in _flat(row)] if isinstance(values, list) else [values]
+
+
+def test_a_graph_module_is_known_by_its_code(place: Path) -> None:
+    found = Site(place / "work" / "installed").play("once_refused.another_graph")
+    served = {"first": True, "second": True, "first again": True}
+    assert found == {**served, "changed": False, "with another hook": False}
+
+
+def test_every_entrypoint_has_an_outcome() -> None:
+    hooks = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["hooks"]
+    entrypoints = hooks["precompile"]["entrypoints"]
+    named = {each.get("name", each["target"].partition(":")[2].lower()) for each in entrypoints}
+    assert named == set(OUTCOMES)
