@@ -238,7 +238,7 @@ class _Session:
         if sample.mode == "train" or not self.changes_grad_mode:
             return
         with_gradients = replaced(sample, mode="grad")
-        if gives_no_gradient(target, self._copied(with_gradients)):
+        if gives_no_gradient(target.call, self._copied(with_gradients)):
             text = f"{self._label()}: it gives no gradients; also traced as it is called with gradients on"
             self.report(Event(step="note", text=text))
             self.with_gradients.append(self.sample)

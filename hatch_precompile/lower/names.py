@@ -30,11 +30,12 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import attribute, class_name, dict_of, is_a, is_exactly, modules, qualname_of
+from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.guardtree import GuardNode
 from hatch_precompile.torch_internals.operators import operator_name
 
-__all__ = ["NAME_IT", "Namer", "Step", "is_plain", "step"]
+__all__ = ["NAME_IT", "Namer", "Step", "is_plain", "naming", "step"]
 
 Step = tuple[str, Any]
 Place = tuple[str, tuple[Step, ...]]
@@ -56,6 +57,21 @@ NAME_IT = (
     "Name it: make it a module-level function, class or object, "
     "so that the process that imports the wheel can find the same one."
 )
+
+
+def naming(value: Any) -> str:
+    """The advice on something without a name: who has written its code can give it one."""
+    function = getattr(value, "__func__", value)
+    code = value if isinstance(value, CodeType) else getattr(function, "__code__", None)
+    if isinstance(code, CodeType):
+        file = code.co_filename
+        maker = "torch" if is_torch(file) else "Python's library" if is_python(file) else ""
+        if maker or file.startswith("<"):
+            return (
+                f"It is made by {maker or 'eval'} while the traced code runs. Make what it is of where "
+                "the module is imported, or outside of the traced code."
+            )
+    return NAME_IT
 
 
 def is_plain(value: Any) -> bool:
@@ -138,7 +154,7 @@ class Namer:
             f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "
             "and has no name that another process could find it by",
             where,
-            NAME_IT,
+            naming(value),
         )
 
     def _is_injected(self, module: str, steps: tuple[Step, ...]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -73,15 +73,11 @@ def mode_context(mode: str) -> AbstractContextManager[Any]:
     return torch.no_grad() if mode == "no_grad" else torch.enable_grad()
 
 
-def gives_no_gradient(target: Any, sample: Sample) -> bool:
-    """Whether a call of a module, with gradients on, gives tensors, and none of them needs one, though the
-    module has parameters that do."""
-    module = target.call if target.kind == "module class" else getattr(target.call, "__self__", None)
-    if not isinstance(module, torch.nn.Module) or not any(p.requires_grad for p in module.parameters()):
-        return False
+def gives_no_gradient(call: Callable[..., Any], sample: Sample) -> bool:
+    """Whether a call that is made with gradients on gives tensors, and none of them needs one."""
     try:
         with mode_context(sample.mode), torch.compiler.set_stance("force_eager"):
-            answer = target.call(*sample.args, **sample.kwargs)
+            answer = call(*sample.args, **sample.kwargs)
     except Exception:  # then nobody calls it so
         return False
     tensors = list(_tensors(answer, 0))

@@ -581,6 +581,7 @@ def test_what_cannot_be_compared_stops_the_build(call: Any) -> None:
     [
         things.hashes_a_number,
         things.sorts_names,
+        things.makes_a_set_of_names,
         things.looks_a_name_up,
         things.loops_over_numbers,
         things.gathers_names,

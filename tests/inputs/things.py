@@ -348,6 +348,13 @@ def pops_a_name(x: Tensor) -> Tensor:
     return x * len({"a", "bb", "ccc"}.pop())
 
 
+def makes_a_set_of_names(x: Tensor) -> Tensor:
+    kept = {name for name in ("sin", "exp", "tanh") if name != "exp"}
+    for name in kept:
+        x = getattr(torch, name)(x)
+    return x * len([*{"a", "bb"}][1])
+
+
 def sorts_names(x: Tensor) -> Tensor:
     for name in sorted({"sin", "exp", "tanh"}):
         x = getattr(torch, name)(x)

@@ -14,7 +14,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import attribute, class_name, dict_of, file_of, is_a, modules
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
-from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain
+from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain, naming
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import Folded, closure_of
@@ -197,7 +197,7 @@ def _nameless(code: CodeType) -> Unsupported:
         f"the code of {code.co_qualname} is in the trace and has no name that another "
         "process could find it by, to see whether it is still the same",
         f"{code.co_filename}:{code.co_firstlineno}",
-        NAME_IT,
+        naming(code),
     )
 
 
