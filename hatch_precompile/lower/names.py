@@ -33,7 +33,7 @@ from hatch_precompile.looking import attribute, class_name, dict_of, is_a, is_ex
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.guardtree import GuardNode
-from hatch_precompile.torch_internals.operators import operator_name
+from hatch_precompile.torch_internals.operators import backward_of, operator_name
 
 __all__ = ["NAME_IT", "Namer", "Step", "is_plain", "naming", "step"]
 
@@ -203,6 +203,9 @@ class Namer:
         if operator := operator_name(value):
             yield "torch", (("a", "ops"), *(("a", part) for part in operator.split(".")))
             return
+        if backward := backward_of(value):
+            for module, steps in self._own_names(backward[0]):
+                yield module, (*steps, ("a", backward[1]))
         if is_a(value, *_DESCRIPTORS):  # where it is from, whatever the class that it was read from
             for module, steps in self._own_names(value.__objclass__):
                 yield module, (*steps, ("d", value.__name__))

@@ -10,7 +10,7 @@ import torch
 
 from hatch_precompile.looking import is_a
 
-__all__ = ["is_python_operator", "operator_name", "python_operators_called_directly"]
+__all__ = ["backward_of", "is_python_operator", "operator_name", "python_operators_called_directly"]
 
 
 def operator_name(value: Any) -> str:
@@ -70,3 +70,10 @@ def _quoted(argument: Any) -> Any:
     if isinstance(argument, (list, tuple)):
         return type(argument)(map(_quoted, argument))
     return argument
+
+
+def backward_of(cls: Any) -> tuple[type, str] | None:
+    """For the class of `ctx` in a torch.autograd.Function, which no module has: that function's class, and
+    the attribute of it that has the one of `ctx`. Else None."""
+    function = vars(cls).get("_forward_cls") if isinstance(cls, type) else None
+    return (function, "_backward_cls") if isinstance(function, type) else None

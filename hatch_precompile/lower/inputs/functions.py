@@ -127,7 +127,12 @@ class FunctionRecords:
         """The functions with cells that ran while tracing. One that is gone was made by what ran."""
         closures = self.folded.closures
         for value in gc.get_objects() if closures else ():
-            if type(value) is FunctionType and value.__code__ in closures and value.__closure__:
+            if (
+                type(value) is FunctionType
+                and value.__closure__
+                and _has_hash(value.__code__)
+                and (value.__code__ in closures)
+            ):
                 steady, names = self._steady(value.__code__), value.__code__.co_freevars
                 own = closure_of(value)
                 for cells in closures[value.__code__].values():
@@ -261,15 +266,26 @@ def _functions_of_classes() -> Owners:
             if type(field.default_factory) is FunctionType:
                 way = (("d", "__dataclass_fields__"), ("i", name), ("a", "default_factory"))
                 found.setdefault(field.default_factory, (cls, way))
-                found.setdefault(field.default_factory.__code__, (cls, way))
+                if _has_hash(field.default_factory.__code__):
+                    found.setdefault(field.default_factory.__code__, (cls, way))
         for name, value in list(own.items()):
             for part in _PARTS.get(type(value), ()):
                 inner = getattr(value, part) if part else value
                 if type(inner) is FunctionType:
                     steps = (("d", name), ("a", part)) if part else (("d", name),)
                     found.setdefault(inner, (cls, steps))
-                    found.setdefault(inner.__code__, (cls, steps))
+                    if _has_hash(inner.__code__):
+                        found.setdefault(inner.__code__, (cls, steps))
     return found
+
+
+def _has_hash(code: CodeType) -> bool:
+    """Not so where somebody has made code with a dict among its constants."""
+    try:
+        hash(code)
+    except TypeError:
+        return False
+    return True
 
 
 # Where the kinds of things that classes hold keep their functions.
