@@ -39,6 +39,14 @@ def calls() -> dict[str, Any]:
     return {name: {mode: _called(name, call, MODES[mode]) for mode in MODES} for name, call in each.items()}
 
 
+def under_a_compile() -> dict[str, Any]:
+    """What a torch.compile of the user's does with a target whose decorator enters a mode."""
+    ((x,),) = decorated.samples()
+    backend = probe.Backend()
+    answer = torch.compile(decorated.Model.shifted, backend=backend)(x)
+    return {"compiled": backend.compiled, "same": torch.equal(answer, x - 1), "hits": _hits("shifted")}
+
+
 def another_graph() -> dict[str, bool]:
     """Whether a graph module is served: the one of the sample, one made anew, one whose graph is changed."""
     ((x,),) = decorated.samples()

@@ -78,6 +78,11 @@ def _flat(values: Any) -> list[float]:
     return [number for row in values for number in _flat(row)] if isinstance(values, list) else [values]
 
 
+def test_a_compile_of_the_users_begins_at_the_decorator(place: Path) -> None:
+    found = Site(place / "work" / "installed").play("once_refused.under_a_compile")
+    assert found == {"compiled": 1, "same": True, "hits": 0}
+
+
 def test_a_graph_module_is_known_by_its_code(place: Path) -> None:
     found = Site(place / "work" / "installed").play("once_refused.another_graph")
     served = {"first": True, "second": True, "first again": True}
