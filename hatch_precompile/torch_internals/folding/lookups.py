@@ -1,62 +1,44 @@
-"""Notes what a trace asked a live object and did not get there: a name, a key, another object's identity.
+"""Notes the names and keys that a trace has asked a live object for and did not get there.
 
 Dynamo guards what it finds. Where it does not find something it goes on, to the class, to `__getattr__`, to
 an `except`, and keeps no note of it. Here each such answer becomes a guard of dynamo's own kind, or a fact of
-the entry: names that a class does not have, objects that are not one another, an order that was seen. Every
-lookup that ends without a value passes one of these functions.
+the entry. Every lookup that ends without a value passes one of these functions.
 
 Seen in torch 2.13.0. Newer versions send every attribute through one function (pytorch 187532).
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
 import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from hatch_precompile.looking import attribute, modules
-from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.folding.results import constants, folded, stop
 
-__all__ = ["objects_apart", "watch_lookups"]
+__all__ = ["modules_with", "watch_lookups"]
 
 
 def watch_lookups(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
-    from torch._dynamo.side_effects import SideEffects
-    from torch._dynamo.variables import dicts, hashable, misc, nn_module, user_defined
+    from torch._dynamo.variables import misc, nn_module, user_defined
 
     watch(user_defined.UserDefinedObjectVariable, "generic_getattr", _attribute_of_object)
     watch(nn_module.UnspecializedNNModuleVariable, "getattr_helper", _registered)
     watch(misc.SuperVariable, "_resolved_getattr_and_source", _above)
-    for module in _modules_with("raise_observed_exception"):
+    for module in modules_with("raise_observed_exception"):
         watch(module, "raise_observed_exception", _raised)
-    for module in _modules_with("vt_identity_compare"):
-        watch(module, "vt_identity_compare", _compared)
-    watch(hashable.HashableTracker, "__init__", _as_key)
-    for name in ("_track_obj", "track_mutable"):
-        watch(SideEffects, name, _met)
-    for name in ("mutation", "store_attr"):
-        watch(SideEffects, name, _written)
-    watch(dicts.ConstDictVariable, "call_method", _keys_asked_for)
-    for name in ("tp_iter_impl", "unpack_var_sequence"):
-        watch(dicts.ConstDictVariable, name, _keys_seen)
-    watch(dicts.ConstDictVariable, "reconstruct", _keys_given_out)
 
 
-def _modules_with(name: str) -> list[ModuleType]:
+def modules_with(name: str) -> list[ModuleType]:
     """The modules of dynamo's variables that have a function by that name among their globals."""
     import torch._dynamo.variables as package
 
     below = f"{package.__name__}."
     return [sys.modules[key] for key, own in modules() if key.startswith(below) and name in own]
-
-
-# -- names and keys --------------------------------------------------------------------------------
 
 
 def _attribute_of_object(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,153 +182,3 @@ def _has_not(source: Any, name: str) -> None:
     from torch._dynamo.guards import GuardBuilder, install_guard
 
     install_guard(source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
-
-
-# -- identity --------------------------------------------------------------------------------------
-
-
-def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
-    """`a is b`, and what comes to it: `a == b` of objects without an `__eq__`, `a in [b]`."""
-
-    def vt_identity_compare(left: Any, right: Any) -> Any:
-        result = own(left, right)
-        if result is not None and not result.as_python_constant():
-            _apart(left, right)
-        return result
-
-    return vt_identity_compare
-
-
-def _apart(one: Any, other: Any) -> None:
-    names = [_source_of(one), _source_of(other)]
-    if None not in names and _type_of(one) is _type_of(other):
-        for name in names:
-            _keep_in_tree(name)
-        folded().apart.add((names[0].name, names[1].name))
-
-
-# Dicts that every module has of its own.
-_OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *runtime("inputs").HOOKS}
-
-# What guards compare by identity, each with what it was, or by its value.
-_KNOWN = (
-    ModuleType,
-    FunctionType,
-    BuiltinFunctionType,
-    type,
-    enum.Enum,
-    *(bool, int, float, complex, str, bytes, type(None), type(...)),
-)
-
-
-def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
-    """What finds its place in a set or a dict by its identity is none of the others there."""
-
-    def __init__(self: Any, variable: Any) -> None:  # noqa: N807
-        own(self, variable)
-        value = getattr(variable, "value", None) if variable.is_realized() else None
-        cls: Any = type(value)
-        by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
-        if by_identity and value is not None and (source := _source_of(variable)) is not None:
-            _keep_in_tree(source)
-            folded().copied[source.name] = id(value)
-
-    return __init__
-
-
-def _source_of(variable: Any) -> Any:
-    """Where an object is from, if another one may be there in its place without a guard that sees it."""
-    from torch._dynamo.source import is_from_skip_guard_source
-
-    realized = variable.realize()
-    source = realized.source
-    known = isinstance(realized.get_real_python_backed_value(), _KNOWN)
-    if source is None or known or realized.is_tensor():  # tensors are told apart with their check
-        return None
-    of_module = getattr(source, "member", None) in _OF_MODULES
-    return None if of_module or is_from_skip_guard_source(source) else source
-
-
-def _type_of(variable: Any) -> Any:
-    try:
-        return variable.python_type()
-    except NotImplementedError:
-        return type(variable)
-
-
-def _keep_in_tree(source: Any) -> None:
-    """Have dynamo's guards reach a value, so that more can be asked of it."""
-    from torch._dynamo.guards import GuardBuilder, install_guard
-
-    install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
-
-
-def _met(own: Callable[..., Any]) -> Callable[..., Any]:
-    def _track_obj(self: Any, item: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
-        result = own(self, item, variable, *args, **kwargs)
-        if variable.source is not None:
-            folded().met[id(item)] = item, variable
-        return result
-
-    return _track_obj
-
-
-def _written(own: Callable[..., Any]) -> Callable[..., Any]:
-    def write(self: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
-        if variable.source is not None:
-            folded().written[variable.source.name] = variable
-        return own(self, variable, *args, **kwargs)
-
-    return write
-
-
-def objects_apart() -> None:
-    """At the end of a trace: an object that it has written to was none of the others that it has met, of the
-    same type. What it wrote would be seen in them."""
-    found = folded()
-    by_type: dict[type, list[Any]] = {}
-    for item, variable in found.met.values():
-        by_type.setdefault(type(item), []).append(variable)
-    for written in found.written.values():
-        item = next((item for item, variable in found.met.values() if variable is written), None)
-        for other in by_type.get(type(item), ()):
-            if other is not written:
-                _apart(written, other)
-
-
-# -- order -----------------------------------------------------------------------------------------
-
-_SHOWING_ORDER = {"items", "keys", "values", "popitem", "__reversed__", "__iter__", "__repr__", "__str__"}
-
-
-def _see_keys(variable: Any) -> None:
-    """Whoever goes through a dict sees its order. That of a call's keywords goes on, from one `**` to the
-    next, into dicts of the trace's own, so that these are known by their keys."""
-    names, _ = constants([key.vt for key in variable.items], {}) or ((), {})
-    folded().orders_seen.add(names)
-    variable.install_dict_keys_match_guard()
-
-
-def _keys_asked_for(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name in _SHOWING_ORDER:
-            _see_keys(self)
-        return own(self, tx, name, args, kwargs)
-
-    return call_method
-
-
-def _keys_seen(own: Callable[..., Any]) -> Callable[..., Any]:
-    def go_through(self: Any, tx: Any) -> Any:
-        _see_keys(self)
-        return own(self, tx)
-
-    return go_through
-
-
-def _keys_given_out(own: Callable[..., Any]) -> Callable[..., Any]:
-    def reconstruct(self: Any, codegen: Any) -> Any:
-        _see_keys(self)
-        return own(self, codegen)
-
-    return reconstruct

@@ -1,8 +1,9 @@
 """Watches every place where dynamo takes something for constant that it has no guard for.
 
-Its guards are complete within one process. What cannot change there it does not guard: the code that it
-inlines, what a class has, the environment, the answers of functions about the process. Here every place where
-that happens is watched, so that a build can carry each such thing as an input of the entry, or stop.
+What cannot change within one process it does not guard: the code that it inlines, what a class has, the
+environment, the answers of functions about the process; nor what it looked for and did not find. Here every
+place where that happens is watched, so that a build can carry each such thing as an input of the entry, or
+stop.
 
 Seen in torch 2.13.0, read in 2.14.1. Where a place is gone, the build stops.
 """
@@ -22,7 +23,9 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.torch_internals.folding.attributes import watch_attributes
 from hatch_precompile.torch_internals.folding.calls import watch_calls
 from hatch_precompile.torch_internals.folding.executed import watch_executed
+from hatch_precompile.torch_internals.folding.identities import watch_identities
 from hatch_precompile.torch_internals.folding.lookups import watch_lookups
+from hatch_precompile.torch_internals.folding.orders import watch_orders
 from hatch_precompile.torch_internals.folding.results import (
     asked_environment,
     folded,
@@ -59,6 +62,8 @@ def watching_folding() -> Iterator[None]:
         _watch_code(watch)
         watch_attributes(watch)
         watch_lookups(watch)
+        watch_identities(watch)
+        watch_orders(watch)
         watch_values(watch)
         watch_calls(watch)
         yield

@@ -1,0 +1,140 @@
+"""Notes the objects that a trace has told apart: those that it compared, and those that it wrote to.
+
+Dynamo guards where two of them are one object, and not where they are two.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals.folding.lookups import modules_with
+from hatch_precompile.torch_internals.folding.results import folded
+
+__all__ = ["objects_apart", "watch_identities"]
+
+
+def watch_identities(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.side_effects import SideEffects
+    from torch._dynamo.variables import hashable
+
+    for module in modules_with("vt_identity_compare"):
+        watch(module, "vt_identity_compare", _compared)
+    watch(hashable.HashableTracker, "__init__", _as_key)
+    for name in ("_track_obj", "track_mutable"):
+        watch(SideEffects, name, _met)
+    for name in ("mutation", "store_attr"):
+        watch(SideEffects, name, _written)
+
+
+def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a is b`, and what comes to it: `a == b` of objects without an `__eq__`, `a in [b]`."""
+
+    def vt_identity_compare(left: Any, right: Any) -> Any:
+        result = own(left, right)
+        if result is not None and not result.as_python_constant():
+            _apart(left, right)
+        return result
+
+    return vt_identity_compare
+
+
+def _apart(one: Any, other: Any) -> None:
+    names = [_source_of(one), _source_of(other)]
+    if None not in names and _type_of(one) is _type_of(other):
+        for name in names:
+            _keep_in_tree(name)
+        folded().apart.add((names[0].name, names[1].name))
+
+
+# Dicts that every module has of its own.
+_OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *runtime("inputs").HOOKS}
+
+# What guards compare by identity, each with what it was, or by its value.
+_KNOWN = (
+    ModuleType,
+    FunctionType,
+    BuiltinFunctionType,
+    type,
+    enum.Enum,
+    *(bool, int, float, complex, str, bytes, type(None), type(...)),
+)
+
+
+def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What finds its place in a set or a dict by its identity is none of the others there."""
+
+    def __init__(self: Any, variable: Any) -> None:  # noqa: N807
+        own(self, variable)
+        value = getattr(variable, "value", None) if variable.is_realized() else None
+        cls: Any = type(value)
+        by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+        if by_identity and value is not None and (source := _source_of(variable)) is not None:
+            _keep_in_tree(source)
+            folded().copied[source.name] = id(value)
+
+    return __init__
+
+
+def _source_of(variable: Any) -> Any:
+    """Where an object is from, if another one may be there in its place without a guard that sees it."""
+    from torch._dynamo.source import is_from_skip_guard_source
+
+    realized = variable.realize()
+    source = realized.source
+    known = isinstance(realized.get_real_python_backed_value(), _KNOWN)
+    if source is None or known or realized.is_tensor():  # tensors are told apart with their check
+        return None
+    of_module = getattr(source, "member", None) in _OF_MODULES
+    return None if of_module or is_from_skip_guard_source(source) else source
+
+
+def _type_of(variable: Any) -> Any:
+    try:
+        return variable.python_type()
+    except NotImplementedError:
+        return type(variable)
+
+
+def _keep_in_tree(source: Any) -> None:
+    """Have dynamo's guards reach a value, so that more can be asked of it."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+
+    install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
+
+
+def _met(own: Callable[..., Any]) -> Callable[..., Any]:
+    def _track_obj(self: Any, item: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
+        result = own(self, item, variable, *args, **kwargs)
+        if variable.source is not None:
+            folded().met[id(item)] = item, variable
+        return result
+
+    return _track_obj
+
+
+def _written(own: Callable[..., Any]) -> Callable[..., Any]:
+    def write(self: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
+        if variable.source is not None:
+            folded().written[variable.source.name] = variable
+        return own(self, variable, *args, **kwargs)
+
+    return write
+
+
+def objects_apart() -> None:
+    """At the end of a trace: an object that it has written to was none of the others that it has met, of the
+    same type. What it wrote would be seen in them."""
+    found = folded()
+    by_type: dict[type, list[Any]] = {}
+    for item, variable in found.met.values():
+        by_type.setdefault(type(item), []).append(variable)
+    for written in found.written.values():
+        item = next((item for item, variable in found.met.values() if variable is written), None)
+        for other in by_type.get(type(item), ()):
+            if other is not written:
+                _apart(written, other)

@@ -1,0 +1,56 @@
+"""Notes the dicts whose order a trace has seen: that of a call's keywords is the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hatch_precompile.torch_internals.folding.results import constants, folded
+
+__all__ = ["watch_orders"]
+
+
+def watch_orders(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.variables import dicts
+
+    watch(dicts.ConstDictVariable, "call_method", _keys_asked_for)
+    for name in ("tp_iter_impl", "unpack_var_sequence"):
+        watch(dicts.ConstDictVariable, name, _keys_seen)
+    watch(dicts.ConstDictVariable, "reconstruct", _keys_given_out)
+
+
+_SHOWING_ORDER = {"items", "keys", "values", "popitem", "__reversed__", "__iter__", "__repr__", "__str__"}
+
+
+def _see_keys(variable: Any) -> None:
+    """Whoever goes through a dict sees its order. That of a call's keywords goes on, from one `**` to the
+    next, into dicts of the trace's own, so that these are known by their keys."""
+    names, _ = constants([key.vt for key in variable.items], {}) or ((), {})
+    folded().orders_seen.add(names)
+    variable.install_dict_keys_match_guard()
+
+
+def _keys_asked_for(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name in _SHOWING_ORDER:
+            _see_keys(self)
+        return own(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+def _keys_seen(own: Callable[..., Any]) -> Callable[..., Any]:
+    def go_through(self: Any, tx: Any) -> Any:
+        _see_keys(self)
+        return own(self, tx)
+
+    return go_through
+
+
+def _keys_given_out(own: Callable[..., Any]) -> Callable[..., Any]:
+    def reconstruct(self: Any, codegen: Any) -> Any:
+        _see_keys(self)
+        return own(self, codegen)
+
+    return reconstruct
