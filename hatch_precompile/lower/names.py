@@ -240,7 +240,7 @@ class Namer:
             if attribute(thing, "__code__") is value:
                 yield module, (*way, ("a", "__code__"))
                 return
-            wrapped = dict_of(thing).get("__wrapped__")
+            wrapped = attribute(thing, "__wrapped__")
             if wrapped is not None:
                 queue.append((wrapped, (*way, ("a", "__wrapped__"))))
             for index, cell in enumerate(attribute(thing, "__closure__") or ()):
