@@ -61,9 +61,10 @@ NAME_IT = (
 
 def naming(value: Any) -> str:
     """The advice on something without a name: who has written its code can give it one."""
-    function = getattr(value, "__func__", value)
-    code = value if isinstance(value, CodeType) else getattr(function, "__code__", None)
-    if isinstance(code, CodeType):
+    code: Any = value
+    if type(value) is not CodeType:
+        code = attribute(attribute(value, "__func__", value), "__code__")
+    if type(code) is CodeType:
         file = code.co_filename
         maker = "torch" if is_torch(file) else "Python's library" if is_python(file) else ""
         if maker or file.startswith("<"):

@@ -17,6 +17,15 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import VerifyError
+from hatch_precompile.looking import (
+    attribute,
+    dict_of,
+    is_a,
+    is_exactly,
+    module_of,
+    modules,
+    qualname_of,
+)
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.torch_internals.tensors import version_of, without_subclass
 from hatch_precompile.verify.agreement import compare
@@ -32,6 +41,7 @@ _SMALL = 1 << 16
 """Elements of a tensor of which there is a copy; of a larger one it is known that it was written to."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_NAMES = ("module", "qualname")
 _NAMED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 _OF_MODULES = {*torch.nn.Module().__dict__} - {"training"}
 
@@ -87,11 +97,12 @@ def roots_of(call: Any, args: Any, kwargs: Any, packages: tuple[str, ...]) -> di
 
     packages: dotted names; the modules are these and those below them
     """
-    owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
-    roots = {} if owner is None or isinstance(owner, (type, ModuleType)) else {"self": owner}
+    owner = call if is_a(call, torch.nn.Module) else attribute(call, "__self__")
+    roots = {} if owner is None or is_a(owner, type, ModuleType) else {"self": owner}
     roots |= {f"args[{number}]": value for number, value in enumerate(args)}
     roots |= {f"kwargs[{name!r}]": value for name, value in kwargs.items()}
-    for name, module in list(sys.modules.items()):
+    for name, _ in modules():
+        module = sys.modules.get(name)
         ours = any(name == package or name.startswith(f"{package}.") for package in packages)
         if ours and type(module) is ModuleType and RUNTIME_PACKAGE not in name.split("."):
             roots[name] = module
@@ -103,7 +114,7 @@ def kept(roots: Mapping[str, Any]) -> State:
     walk = _Walk()
     with without_subclass():
         for name, value in roots.items():
-            if isinstance(value, ModuleType):
+            if is_a(value, ModuleType):
                 walk.module(value, name)
             else:
                 walk.value(value, name, _DEEP)
@@ -116,35 +127,36 @@ class _Walk:
         self._seen: dict[int, Any] = {}
 
     def module(self, module: ModuleType, path: str) -> None:
-        for name, value in list(vars(module).items()):
-            if name.startswith("__") or isinstance(value, ModuleType):
+        for name, value in list(dict_of(module).items()):
+            if name.startswith("__") or is_a(value, ModuleType):
                 continue
-            if not isinstance(value, (type, FunctionType)):
+            if not is_a(value, type, FunctionType):
                 self.value(value, f"{path}.{name}", _DEEP)
-            elif value.__module__ == module.__name__:
-                for inner, item in list(vars(value).items()):
+            elif attribute(value, "__module__") == module.__name__:
+                for inner, item in list(dict_of(value).items()):
                     if not inner.startswith(("__", "_abc_")) and not callable(item):
                         self.value(item, f"{path}.{name}.{inner}", _DEEP)
 
     def value(self, value: Any, path: str, depth: int) -> None:
         if len(self.found) >= _MOST:
             return
-        if type(value) in _PLAIN:
+        if is_exactly(value, *_PLAIN):
             self.found[path] = value
-        elif isinstance(value, torch.Tensor):
+        elif is_a(value, torch.Tensor):
             self.found[path] = _tensor(value)
-        elif isinstance(value, _NAMED):
-            self.found[path] = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+        elif is_a(value, *_NAMED):
+            named = attribute(value, "__func__", value)  # a method's is its function's
+            self.found[path] = ".".join(str(attribute(named, f"__{part}__", "")) for part in _NAMES)
         elif id(value) not in self._seen:
             self._seen[id(value)] = value
             kinds: Any = (dict, list, tuple, collections.deque, set, frozenset)
             for kind in kinds:
-                if isinstance(value, kind) and (count := kind.__len__(value)) > _MANY:
+                if is_a(value, kind) and (count := kind.__len__(value)) > _MANY:
                     self.found[path] = _Kind(_name(value), count)
                     return
             items = _items(value)
             self.found[path] = _Kind(_name(value), len(items))
-            if depth and (len(items) <= _MANY or isinstance(value, torch.nn.Module)):
+            if depth and (len(items) <= _MANY or is_a(value, torch.nn.Module)):
                 for step, item in items:
                     self.value(item, path + step, depth - 1)
 
@@ -159,31 +171,32 @@ def _tensor(value: torch.Tensor) -> _Tensor:
 
 def _items(value: Any) -> list[tuple[str, Any]]:
     """What an object holds, each with the step that leads to it."""
-    if isinstance(value, torch.nn.Module):
-        own = value.__dict__
+    if is_a(value, torch.nn.Module):
+        own = dict_of(value)
         named = [own.get(table, {}) for table in ("_parameters", "_buffers", "_modules")]
         rest = {name: item for name, item in own.items() if name not in _OF_MODULES}
         return [(f".{name}", item) for table in (*named, rest) for name, item in table.items()]
-    if isinstance(value, dict):
+    if is_a(value, dict):
         pairs = enumerate(list(dict.items(value)))
-        return [(f"[{repr(key) if type(key) in _PLAIN else number}]", item) for number, (key, item) in pairs]
-    if isinstance(value, (list, tuple, collections.deque)):
-        return [(f"[{number}]", item) for number, item in enumerate(list(value))]
-    if isinstance(value, (set, frozenset)):
-        return [(f"{{{text}}}", None) for text in sorted(map(_text, value))]
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return []
-    return [(f".{name}", item) for name, item in dict.items(attributes)] if type(attributes) is dict else []
+        return [
+            (f"[{repr(key) if is_exactly(key, *_PLAIN) else number}]", item) for number, (key, item) in pairs
+        ]
+    kinds: Any
+    for kinds in (list, tuple, collections.deque):
+        if is_a(value, kinds):
+            return [(f"[{number}]", item) for number, item in enumerate(list(kinds.__iter__(value)))]
+    for kinds in (set, frozenset):
+        if is_a(value, kinds):
+            return [(f"{{{text}}}", None) for text in sorted(map(_text, kinds.__iter__(value)))]
+    return [(f".{name}", item) for name, item in dict_of(value).items()]
 
 
 def _text(value: Any) -> str:
-    return repr(value) if type(value) in _PLAIN else _name(value)
+    return repr(value) if is_exactly(value, *_PLAIN) else _name(value)
 
 
 def _name(value: Any) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
+    return f"{module_of(type(value))}.{qualname_of(type(value))}"
 
 
 def _is_same(one: Any, other: Any) -> bool:
