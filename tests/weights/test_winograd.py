@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from torch import nn
 
 from hatch_precompile.torch_internals import inductor
 from hatch_precompile.torch_internals.layers.winograd import convolution
+from tests.support.graphs import load_graph, save_graph
 from tests.support.layers import CAPABILITIES, compiled, multiplied_by_onednn, variant
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
@@ -241,6 +244,31 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
             expected = model(x)
             expected = [expected] if isinstance(expected, torch.Tensor) else list(expected)
             torch.testing.assert_close(list(call()), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_it_sees_what_torch_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A library of its kernels has the function that looks."""
+
+    def refuse(gm: Any) -> None:
+        raise inductor._NoHandle("no C++")
+
+    monkeypatch.setattr(inductor, "_require_handles", refuse)
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(32, 16, 3, 3))
+
+    def seen(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.conv2d(x, weight)) * 2
+
+    given = {"x": torch.randn(1, 16, 9, 9), "weight": weight}
+    graph = save_graph(tmp_path, seen, given, fixed_weights=True)
+    assert graph.kernels and graph.plans
+    kernel = next(path for path in sorted(tmp_path.rglob("*.so")))
+    assert hasattr(ctypes.PyDLL(str(kernel)), "precompiled_watch")
+    call = load_graph(tmp_path)
+    with torch.no_grad():
+        for factor in (1, 3):
+            weight.data.mul_(factor)
+            torch.testing.assert_close(call(**given), [seen(**given)], atol=1e-4, rtol=1e-4)
 
 
 def test_a_variant_without_avx512_asks_the_processor(
