@@ -5,7 +5,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 
-class Sees(nn.Module):
+class SeesPictures(nn.Module):
     def __init__(self):
         super().__init__()
         self.first = nn.Conv2d(3, 16, 3, padding=1, bias=False)
@@ -18,7 +18,7 @@ class Sees(nn.Module):
         return F.relu(self.last(F.relu6(self.second(y))) + y)
 
 
-class Weighs(nn.Module):
+class WeighsRows(nn.Module):
     def __init__(self):
         super().__init__()
         self.many, self.few = nn.Linear(64, 64), nn.Linear(64, 256)
@@ -31,12 +31,12 @@ class Weighs(nn.Module):
 
 def sees():
     torch.manual_seed(0)
-    return Sees().eval()
+    return SeesPictures().eval()
 
 
 def weighs():
     torch.manual_seed(0)
-    return Weighs().eval()
+    return WeighsRows().eval()
 
 
 def pictures():
@@ -48,6 +48,6 @@ def many_rows():
 
 
 PROGRAMS = [
-    {"target": "Sees", "instance": "sees", "samples": "pictures", "weights": "fixed"},
-    {"target": "Weighs", "instance": "weighs", "samples": "many_rows", "weights": "fixed"},
+    {"target": "SeesPictures", "instance": "sees", "samples": "pictures", "weights": "fixed"},
+    {"target": "WeighsRows", "instance": "weighs", "samples": "many_rows", "weights": "fixed"},
 ]
