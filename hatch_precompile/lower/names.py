@@ -64,14 +64,13 @@ def naming(value: Any) -> str:
     code: Any = value
     if type(value) is not CodeType:
         code = attribute(attribute(value, "__func__", value), "__code__")
-    if type(code) is CodeType:
-        file = code.co_filename
-        maker = "torch" if is_torch(file) else "Python's library" if is_python(file) else ""
-        if maker or file.startswith("<"):
-            return (
-                f"It is made by {maker or 'eval'} while the traced code runs. Make what it is of where "
-                "the module is imported, or outside of the traced code."
-            )
+    file = code.co_filename if type(code) is CodeType else ""
+    if is_torch(file) or is_python(file):
+        maker = "torch" if is_torch(file) else "Python"
+        return (
+            f"It is made by {maker} while the traced code runs. Make what it belongs to where the module is "
+            "imported, or outside of the traced code."
+        )
     return NAME_IT
 
 
