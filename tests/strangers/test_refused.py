@@ -21,8 +21,8 @@ OUTCOMES: dict[str, Any] = {
     "predict": {"no_grad", "grad"},
     "shifted": {"no_grad", "grad"},
     "within": {"no_grad", "grad"},
-    # The decorator that is outside of no_grad() is in the trace.
-    "around": {"no_grad"},
+    # The decorator that is outside of no_grad() is in the trace, and nothing that is given needs a gradient.
+    "around": {"no_grad", "grad"},
     "under-a-compile": 'activate = "compile", but refused.decorated:under_a_compile is decorated with a',
     "before-a-break": {"no_grad"},
     "queries-and-keys": {"no_grad"},

@@ -13,6 +13,7 @@ from hatch_precompile.lower.guards.subclasses import CHECKED, require_metadata
 from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
 from hatch_precompile.lower.names import is_plain
 from hatch_precompile.lower.parametrized import made_for_one_object
+from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import pytree_registry
 from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
 
@@ -99,7 +100,9 @@ def _dict_length(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) ->
     text.require(f"dict.__len__({variable}) == {leaf.args[0]!r}", "DICT_LENGTH", leaf)
     keys = list(dict.keys(node.value)) if is_a(node.value, dict) else []
     plain = all(is_plain(key) and key == key for key in keys)
-    if keys and plain and node.source != f"L[{text.variadic!r}]":
+    # Hooks are numbered as a process registers them; which they are, and their order, is compared otherwise.
+    hooks = node.accessor == "dict_getitem" and node.key in runtime("inputs").HOOKS
+    if keys and plain and not hooks and node.source != f"L[{text.variadic!r}]":
         # The trace knows the order, which can be seen in what it returns; of keywords nobody expects one.
         # An OrderedDict has an order of its own, which `dict.keys` does not see.
         own = variable if type(node.value) is collections.OrderedDict else f"dict.keys({variable})"
