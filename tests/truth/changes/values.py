@@ -15,7 +15,12 @@ _WITH_NUMBERS = (
     *("counts_sizes", "rounds_fractions"),
 )
 _WITH_ARRAYS = ("computes_with_arrays", "mixes_arrays")
-_WITH_VALUES = (*_WITH_NUMBERS, "walks_sets", "walks_tables")
+# Of which programs, which argument, and how many values there are that are equal to it.
+_EQUALS = (
+    *((_WITH_NUMBERS, place, 2) for place in (1, 2)),
+    *((("walks_sets",), place, 3) for place in (1, 2)),
+    *((("walks_tables",), place, many) for place, many in ((1, 6), (2, 6), (3, 5))),
+)
 
 INTEGERS = (
     *(0, 1, -1, -5, 31, 40, 63, 64, 255, 256, 3_000_000, -3_000_000, 2**31, 2**32, 3037000500, 2**53 + 1),
@@ -149,10 +154,10 @@ for _when, _before in _WHEN.items():
             add(_words, "array", _apply, harmless=_harmless, only=_WITH_ARRAYS)
         _words = f"attributes: arrays are {_name}, {_when}"
         add(_words, "array", _attributes(_change, _before), harmless=_harmless, only=("OfArrays",))
+    for _only, _place, _many in _EQUALS:
+        for _which in range(_many):
+            _words = f"inputs: argument {_place} of {_only[0]}: equal value {_which}, {_when}"
+            add(_words, "equal value", _arguments(_equal(_which), _before, _place), only=_only)
     for _which in range(6):
-        _words = f"equal value {_which}, {_when}"
-        for _place in (1, 2, 3):
-            _apply = _arguments(_equal(_which), _before, _place)
-            add(f"inputs: argument {_place}: {_words}", "equal value", _apply, only=_WITH_VALUES)
         _apply = _attributes(_equal(_which), _before)
-        add(f"attributes: {_words}", "equal value", _apply, only=("OfValues", "Leaving"))
+        add(f"attributes: equal value {_which}, {_when}", "equal value", _apply, only=("OfValues",))
