@@ -18,6 +18,7 @@ import torch
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.conditions import require_free
 from hatch_precompile.lower.guards.function import lower_guards
+from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.torch_internals import capture_settings, tracing_frames
 from hatch_precompile.torch_internals.guardtree import GuardNode, GuardRecorder, Leaf, Relation
 
@@ -168,6 +169,12 @@ def test_globals_that_are_no_modules() -> None:
 
 
 # -- what no program is known to lead to -----------------------------------------------------------
+
+
+def test_an_object_that_must_be_another_one_and_is_not_reached() -> None:
+    root, _ = tree({"n": 1.0})
+    with pytest.raises(Unsupported, match="the trace needs .* to be another object than others"):
+        lower_guards(root, globals(), {}, Inputs(apart=(("L['x']", "L['y']"),)))
 
 
 def tree(
