@@ -172,7 +172,10 @@ class _Conditions:
         elif isinstance(expression, sympy.logic.boolalg.Boolean):
             return
         elif kind == "PowByNatural":
-            self._within(expression, 1, _MOST_OF_POWERS, None)  # 0.5 of a negative shift, which raises
+            # The exponent is looked at: Python would take long to compute the power of a large one.
+            base, exponent = expression.args
+            most = int(math.log(_MOST_OF_POWERS, int(base))) if base.is_Integer and base > 1 else 0
+            self._within(exponent, 0, most, self._bounds(exponent))
         elif expression.is_integer:
             raising = kind in _RAISING and not self._divides_by_constant(expression)
             self._within(expression, _LEAST, _MOST, None if raising else self._bounds(expression))

@@ -92,7 +92,7 @@ class TestWarnings:
         assert ours["said"] == eager["said"]
         assert ours["registries"] == eager["registries"]
         assert ours["hits"] == 2
-        assert len(eager["said"]) == {"always": 16, "default": 8, "by module": 4}[way]
+        assert len(eager["said"]) == {"always": 16, "default": 8, "by module": 6}[way]
 
 
 class TestDynamicShapes:

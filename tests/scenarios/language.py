@@ -49,6 +49,8 @@ def calls_with_any_numbers(calls: list[tuple[Any, Any, Any]]) -> dict[str, Any]:
     served: list[Any] = []
     for name, program in numbers.PROGRAMS.items():
         for given in calls:
+            if name == "shifted" and given[1] > 100:
+                continue  # Python would not come to an end
             before = hits("numbers")
             ours = _whatever(numbers.run, name, numbers.x(), *given)
             if hits("numbers") > before:
@@ -62,7 +64,8 @@ def calls_with_any_numbers(calls: list[tuple[Any, Any, Any]]) -> dict[str, Any]:
 
 def _whatever(call: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        return call(*arguments)
+        with torch.no_grad():
+            return call(*arguments)
     except Exception as error:
         return type(error)
 
@@ -88,14 +91,15 @@ def warnings_of_a_program(way: str) -> dict[str, Any]:
         if way == "by module":
             warnings.filterwarnings("ignore", module=r"programs\.warned")
         for _ in range(2):
-            warned.run(torch.ones(3))
+            with torch.no_grad():
+                warned.run(torch.ones(3))
     places = [
         (Path(each.filename).name, each.lineno, str(each.message), each.category.__name__) for each in said
     ]
     modules = [name for name, module in sys.modules.items() if "__warningregistry__" in vars(module)]
     registries = sorted(name for name in modules if name.startswith(("programs", "language", __name__)))
-    served = sum(entry["hits"] for entry in status("warned")["by_entry"] if entry["function"] == "run")
-    return {"said": places, "registries": registries, "hits": served}
+    installed = programs._precompiled.status()["entrypoints"]
+    return {"said": places, "registries": registries, "hits": installed.get("warned", {}).get("hits", 0)}
 
 
 def _result(call: Callable[..., Any], *arguments: Any) -> Any:

@@ -39,7 +39,7 @@ def with_tensors(x, n, m, f):
 
 @program
 def fractions(x, n, m, f):
-    return x * f, f / m, f - n
+    return x * f, f * 2.5, f / 3
 
 
 @program

@@ -140,7 +140,8 @@ for _when, _before in _WHEN.items():
         for _place in (1, 2):
             _change = _of_type(int, lambda _, number=_number: number)
             _words = f"inputs: argument {_place} is {_number}, {_when}"
-            add(_words, "number", _arguments(_change, _before, _place), only=_WITH_NUMBERS)
+            _only = tuple(each for each in _WITH_NUMBERS if each != "shifts_one" or abs(_number) < 300)
+            add(_words, "number", _arguments(_change, _before, _place), only=_only)
     for _fraction in FLOATS:
         _change = _of_type(float, lambda _, fraction=_fraction: fraction)
         _apply = _arguments(_change, _before, None)

@@ -44,7 +44,7 @@ def meets_tensors(x, n, m, f):
 
 
 def computes_fractions(x, n, m, f):
-    return x * f, f / m, f - n
+    return x * f, f * 2.5, f / 3
 
 
 def rounds_fractions(x, n, m, f):
