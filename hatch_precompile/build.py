@@ -275,6 +275,7 @@ class _Build:
                     on_event=tell,
                     variant=variant,
                     with_gradients=captured.with_gradients,
+                    cases=captured.cases,
                 )
                 require_hits(entrypoint, results)
             except VerifyError as error:

@@ -8,6 +8,7 @@ __all__ = [
     "CAPTURE",
     "GUARDS",
     "MARSHAL",
+    "Case",
     "Conditions",
     "EntryRecord",
     "FixedValue",
@@ -126,6 +127,14 @@ class Conditions(msgspec.Struct, frozen=True):
     sizes: list[str] = []
 
 
+class Case(msgspec.Struct, frozen=True):
+    """A call of a sample in other sizes that were declared. `sizes`: the name of a dimension, its size in the
+    sample, and the one here, each."""
+
+    sample: int
+    sizes: tuple[tuple[str, int, int], ...]
+
+
 class Capture(msgspec.Struct, frozen=True):
     """The capture of one entrypoint. The target's own frame, where it was compiled, is the first."""
 
@@ -142,6 +151,7 @@ class Capture(msgspec.Struct, frozen=True):
     made_from: dict[str, str] = {}  # digests of what else decides, part by part
     conditions: dict[str, Conditions] = {}  # by the entry's `data`; nothing of it goes into the bundle
     with_gradients: list[int] = []  # samples that are entries with gradients on, too; counted from 0
+    cases: list[Case] = []  # for verification; nothing of it goes into the bundle
     taken_from: str = ""  # the earlier wheel that it comes from; nothing of it goes into the bundle
 
     @property

@@ -18,6 +18,7 @@ import msgspec
 import torch
 from msgspec.structs import replace
 
+from hatch_precompile.capture.cases import Cases, Region
 from hatch_precompile.capture.failures import failure
 from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
 from hatch_precompile.capture.parent import Request
@@ -32,11 +33,13 @@ from hatch_precompile.lower.guards.function import lower_guards
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.native.library import NativeGuards
+from hatch_precompile.lower.size_conditions import size_conditions
 from hatch_precompile.records import (
     CAPTURE,
     GUARDS,
     MARSHAL,
     Capture,
+    Case,
     Conditions,
     EntryRecord,
     FrameRecord,
@@ -56,6 +59,7 @@ from hatch_precompile.target.finding import (
     find_targets,
     require_own_frame,
 )
+from hatch_precompile.target.resized import in_words, resized
 from hatch_precompile.target.samples import samples_of
 from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.torch_internals import (
@@ -112,6 +116,9 @@ class _Session:
         self.inputs: list[Any] = []
         self.memory: list[tuple[list[str], list[str]]] = []  # of each graph, as Inputs.memory
         self.sample = self.samples = 0
+        self.at = ""  # the sizes in which it is called, if they are not its own
+        self.sizes: dict[tuple[int, int], str] = {}  # of the call: see Declared in size_conditions.py
+        self.regions: dict[CodeType, list[Region]] = {}
         self.failure: BuildError | None = None
         self.changes_grad_mode = False
         self.with_gradients: list[int] = []
@@ -155,6 +162,10 @@ class _Session:
                 self._run_until_settled(target, compiled[id(target)], sample)
                 self._run_with_gradients(target, compiled[id(target)], sample)
             self._run_workload_compiled(numbers)
+            cases = []
+            for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
+                numbers.next_sample()
+                cases += self._in_all_sizes(target, compiled[id(target)], sample)
         self._put_own_frame_first(declared)
         self._compile_guards()
         return Capture(
@@ -171,6 +182,7 @@ class _Session:
             made_from={**origin, "sources": sources_of(self.inputs)},
             conditions=self.conditions,
             with_gradients=self.with_gradients,
+            cases=cases,
         )
 
     def _take_over(self, earlier: Path, origin: dict[str, str]) -> Capture | None:
@@ -220,18 +232,43 @@ class _Session:
 
     # -- samples ---------------------------------------------------------------------------------
 
-    def _run_until_settled(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> None:
+    def _run_until_settled(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> int:
         """Run a sample again until nothing new comes of it: a model may fill a cache at its first call, so
-        that its second is another one."""
+        that its second is another one. Returns how many entries were made."""
+        made = 0
         for number in range(_AT_MOST):
-            new = self._run_sample(target, compiled, self._copied(sample), again=number > 0)
+            given = self._copied(sample)
+            if sample.resized:
+                given = resized(self.entrypoint, target, sample)
+            new = self._run_sample(target, compiled, given, again=number > 0)
+            made += new
             if number > 0 and not new:
-                return
+                return made
         text = (
             f"{self._label()}: each of {_AT_MOST} calls made new entries, so something that "
             "the code reads changes at every call; later calls of this kind are misses"
         )
         self.report(Event(step="note", text=text))
+        return made
+
+    def _in_all_sizes(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> list[Case]:
+        """Make the entries that a sample's declared sizes need beside those of its own."""
+
+        def call(sample: Sample) -> int:
+            skipped, self.at = dict(self.skipped), in_words(sample.resized)
+            try:
+                return self._run_until_settled(target, compiled, sample)
+            except BuildError:
+                # What it is worth is found out there; nothing of it stays.
+                self.failure, self.skipped = None, skipped
+                raise
+            finally:
+                self.at = ""
+
+        def note(text: str) -> None:
+            self.report(Event(step="note", text=f"{self._label()} {text}"))
+
+        return Cases(self.entrypoint, self.regions, call, note).serve(self.sample, target, sample)
 
     def _run_with_gradients(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> None:
         """What enters `no_grad` itself is called with gradients on, and has entries for that, too."""
@@ -302,7 +339,8 @@ class _Session:
     def _entries_made(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> int:
         label = self._label()
         before = sum(map(len, self.frames.values()))
-        mark_dynamic(self.entrypoint, target, sample)
+        declared = mark_dynamic(self.entrypoint, target, sample)
+        self.sizes = {(id(each.tensor), each.index): each.key for each in declared}
         try:
             with mode_context(sample.mode):
                 compiled(*sample.args, **sample.kwargs)
@@ -325,7 +363,8 @@ class _Session:
             ) from error
 
     def _label(self) -> str:
-        return f"sample {self.sample + 1}/{max(self.samples, self.sample + 1)}"
+        at = f" at {self.at}" if self.at else ""
+        return f"sample {self.sample + 1}/{max(self.samples, self.sample + 1)}{at}"
 
     def _require_whole(self, label: str) -> None:
         """Raise what stops the build: a call failed, left frames uncompiled, or compiled nothing."""
@@ -486,6 +525,8 @@ class _Session:
         )
         record = write_entry(entry, self.directory, self.entrypoint.name, trace.dispatch, self.native_guards)
         self.frames[trace.code].append(record)
+        conditions = size_conditions(tree, self.sizes, trace.fixed_sizes)
+        self.regions.setdefault(trace.code, []).append(Region(conditions, {self.sample}))
         self.conditions[record.data] = conditions_of(tree)
 
     def _name_frame(self, trace: FrameTrace, tree: GuardNode) -> FrameName:

@@ -103,7 +103,7 @@ class Dimension(Struct, frozen=True, forbid_unknown_fields=True):
     """What the dimension is called. Dimensions of one entrypoint that share a name have one range."""
 
     min: Size | None = None
-    """The smallest size served. Left out: what the model allows."""
+    """The smallest size served. Left out: 2, or what the model allows."""
 
     max: Size | None = None
     """The largest size served. Left out: what the model allows."""

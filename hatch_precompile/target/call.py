@@ -20,12 +20,13 @@ __all__ = ["Sample", "copied", "copy_of", "gives_no_gradient", "mode_context"]
 @dataclass(frozen=True)
 class Sample:
     """One set of inputs. `owner`: the object a workload called, None where the build makes one; `mode`: the
-    one it is called in."""
+    one it is called in; `resized`: the sizes in which it is called instead of its own (resized.py)."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     owner: Any = None
     mode: str = "no_grad"
+    resized: tuple[tuple[str, int, int], ...] = ()
 
 
 class _Copying(TorchFunctionMode):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -14,11 +15,49 @@ from hatch_precompile.target.call import Sample
 from hatch_precompile.target.finding import Target
 from hatch_precompile.torch_internals.tensors import mark_range, mark_static
 
-__all__ = ["mark_dynamic"]
+__all__ = ["DeclaredSize", "declared_sizes", "mark_dynamic"]
 
 
-def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None:
-    """Mark the declared dimensions of a sample's tensors; one whose size is out of range stays static."""
+@dataclass(frozen=True)
+class DeclaredSize:
+    """A dimension of one tensor of a sample, as `dynamic-shapes` declares it.
+
+    key: where, as in `x.2`; of several tensors behind one key each has a number more
+    """
+
+    key: str
+    tensor: torch.Tensor
+    index: int
+    dimension: Dimension
+
+    @property
+    def size(self) -> int:
+        """That of the sample."""
+        return self.tensor.size(self.index)
+
+    @property
+    def is_in_range(self) -> bool:
+        low, high = self.dimension.min, self.dimension.max
+        return (low is None or self.size >= low) and (high is None or self.size <= high)
+
+
+def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> list[DeclaredSize]:
+    """Mark the declared dimensions of a sample's tensors, and give them; one whose size is out of range stays
+    static."""
+    found = declared_sizes(entrypoint, target, sample)
+    for declared in found:
+        # 0 and 1 mean something else to broadcasting; dynamo never lets them stand for other sizes.
+        if declared.size < 2 or not declared.is_in_range:
+            mark_static(declared.tensor, declared.index)
+        else:
+            mark_range(declared.tensor, declared.index, declared.dimension.min, declared.dimension.max)
+    return found
+
+
+def declared_sizes(entrypoint: Entrypoint, target: Target, sample: Sample) -> list[DeclaredSize]:
+    """Every dimension of a sample's tensors that is declared. Raises CaptureError, naming the key, where a
+    declaration does not fit the target or the sample.
+    """
     try:
         bound = target.signature.bind(*sample.args, **sample.kwargs)
     except TypeError as error:
@@ -27,6 +66,8 @@ def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None
     for parameter in target.signature.parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             arguments.update(arguments.pop(parameter.name, {}))
+    _check_numbers(entrypoint, target, arguments)
+    found = []
     for name, dimensions in entrypoint.dynamic_shapes.items():
         argument, *steps = name.split(".")
         if argument not in arguments:
@@ -36,9 +77,16 @@ def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> None
                 f"dynamic-shapes.{quote_key(name)}: {entrypoint.target} has no such argument; "
                 f"it has {', '.join(target.signature.parameters)}"
             )
-        for tensor in _tensors(arguments[argument], steps, quote_key(name)):
+        for number, tensor in enumerate(_tensors(arguments[argument], steps, quote_key(name))):
             for index, dimension in dimensions.items():
-                _mark(quote_key(name), tensor, index, dimension)
+                key = f"{quote_key(name)}.{index}"
+                if index >= tensor.dim():
+                    raise CaptureError(f"dynamic-shapes.{key}: the sample has {tensor.dim()} dimensions")
+                found.append(DeclaredSize(f"{key} ({number})" if number else key, tensor, index, dimension))
+    return found
+
+
+def _check_numbers(entrypoint: Entrypoint, target: Target, arguments: Mapping[str, object]) -> None:
     for name in entrypoint.dynamic_numbers:
         if name not in target.signature.parameters:
             raise CaptureError(
@@ -82,16 +130,3 @@ def _parts(value: object, step: str, name: str) -> Iterable[object]:
 
 def _takes_any_keyword(signature: inspect.Signature) -> bool:
     return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
-
-
-def _mark(name: str, tensor: torch.Tensor, index: int, dimension: Dimension) -> None:
-    if index >= tensor.dim():
-        raise CaptureError(f"dynamic-shapes.{name}.{index}: the sample has {tensor.dim()} dimensions")
-    size = tensor.size(index)
-    low, high = dimension.min, dimension.max
-    # 0 and 1 mean something else to broadcasting; dynamo never lets them stand for other sizes.
-    outside = (low is not None and size < low) or (high is not None and size > high)
-    if size < 2 or outside:
-        mark_static(tensor, index)
-        return
-    mark_range(tensor, index, low, high)

@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -68,6 +68,7 @@ class FrameTrace:
     folded: what else the trace took for constant
     numbers: what must be true of numbers that were traced for any value, as Python expressions over L
     dispatch: the dispatch keys that the thread adds and leaves out where the frame is called
+    fixed_sizes: by its source, the line that made a constant of a size that was to be dynamic
     """
 
     code: CodeType
@@ -79,6 +80,7 @@ class FrameTrace:
     folded: Folded
     numbers: list[str]
     dispatch: tuple[int, int]
+    fixed_sizes: dict[str, str] = field(default_factory=dict)
 
 
 def guard_manager_classes() -> tuple[type, ...]:
@@ -245,7 +247,10 @@ def tracing_frames(
         root = self.guard_manager.root
         folded = folded_in(output_graph)
         code, keys = transformed[f_code], dispatch_keys()
-        on_frame(FrameTrace(f_code, code, frame_globals, injected, root, traced, folded, numbers, keys))
+        sizes = _fixed_sizes(output_graph.shape_env)
+        on_frame(
+            FrameTrace(f_code, code, frame_globals, injected, root, traced, folded, numbers, keys, sizes)
+        )
 
     def compile_and_watch(code: CodeType, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -309,6 +314,12 @@ def last_line(stack: str) -> str:
         return ""
     file, number, function = lines[-1]
     return f"{Path(file).name}:{number} in {function}"
+
+
+def _fixed_sizes(shapes: Any) -> dict[str, str]:
+    """Where the code decided on the one value of a size, by the source of the size."""
+    stacks = shapes.specialization_stacks.items()
+    return {source.name: last_line("".join(stack.format())) for source, stack in stacks}
 
 
 def _injected_globals(output: Any) -> dict[str, Any]:

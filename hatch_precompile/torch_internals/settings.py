@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from hatch_precompile.torch_internals.any_size.tracing import sizes_as_declared
 from hatch_precompile.torch_internals.layers.epilogues import epilogues_that_keep_nan
 from hatch_precompile.torch_internals.layers.linear import linear_layers_by_processor
 from hatch_precompile.torch_internals.parallel_regions import regions_for_any_threads
@@ -78,9 +79,10 @@ def capture_settings(
 ) -> Iterator[Numbers]:
     """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
 
-    Static unless declared dynamic, as the arguments called `numbers` are; no recompile limit; one library
-    per graph with a C++ wrapper, for any number of threads; nothing read from or left in the caches of this
-    machine: compiled headers are kept in the folder `headers`, by all who are given the same.
+    Static unless declared dynamic, as the arguments called `numbers` are, and then for all sizes; no
+    recompile limit; one library per graph with a C++ wrapper, for any number of threads; nothing read from
+    or left in the caches of this machine: compiled headers are kept in the folder `headers`, by all who are
+    given the same.
     """
     import torch._dynamo.config as dynamo_config
     import torch._functorch.config as functorch_config
@@ -124,6 +126,7 @@ def capture_settings(
         regions_for_any_threads(),
         linear_layers_by_processor(),
         epilogues_that_keep_nan(),
+        sizes_as_declared(),
         _symbolic(symbolic := Numbers(numbers)),
     ):
         yield symbolic

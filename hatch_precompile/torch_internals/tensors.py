@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import CodeType
 from typing import Any
@@ -13,6 +13,7 @@ from torch.utils._sympy.numbers import int_oo
 __all__ = [
     "default_device",
     "dispatch_key_set",
+    "like_stretched",
     "mark_range",
     "mark_static",
     "shapes_kernel",
@@ -34,6 +35,20 @@ def mark_range(tensor: torch.Tensor, index: int, low: int | None, high: int | No
 def mark_static(tensor: torch.Tensor, index: int) -> None:
     """Have dynamo trace a dimension for just the size it has."""
     torch._dynamo.mark_static(tensor, index)
+
+
+def like_stretched(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
+    """A tensor with other sizes in some dimensions, in the same order in memory; its values are repeated, or
+    cut off. One without any is filled with zeros."""
+    value = tensor
+    for index, size in sizes.items():
+        if value.size(index):
+            value = value.index_select(index, torch.arange(size, device=value.device) % value.size(index))
+        else:
+            value = value.new_zeros([size if dim == index else n for dim, n in enumerate(value.shape)])
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    places = sorted(range(tensor.dim()), key=order.__getitem__)
+    return value.permute(order).contiguous().permute(places)
 
 
 def without_subclass() -> AbstractContextManager[Any]:

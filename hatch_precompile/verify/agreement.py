@@ -58,14 +58,16 @@ def compare(
     values: bool = True,
     rounded: str | None = None,
     noise: Callable[[], Mapping[str, float]] = dict,
+    few: bool = False,
 ) -> Agreement:
     """How far they are apart, by name. Raises VerifyError with a sentence where they do not agree.
 
     values: compare what tensors and numbers hold, else only their kinds: types, shapes and dtypes;
     rounded: "bfloat16" or "int8" where factors were rounded to that: float32 agrees as they do; noise: gives
-    by name, of gradients that do not agree, how far rounding brings them from one another.
+    by name, of gradients that do not agree, how far rounding brings them from one another; few: judge tensors
+    of few elements as a whole, too, where nobody has chosen what they are.
     """
-    comparison = _Comparison(label, values, rounded, noise)
+    comparison = _Comparison(label, values, rounded, noise, many=1 if few else _MANY)
     comparison.require(list(actual) == list(expected), f"has {list(actual)}, with eager {list(expected)}")
     for name, value in actual.items():
         if name == "gradients":
@@ -77,8 +79,14 @@ def compare(
 
 class _Comparison:
     def __init__(
-        self, label: str, values: bool, rounded: str | None, noise: Callable[[], Mapping[str, float]]
+        self,
+        label: str,
+        values: bool,
+        rounded: str | None,
+        noise: Callable[[], Mapping[str, float]],
+        many: int,
     ) -> None:
+        self.many = many
         self.label = label
         self.noise = noise
         self.values = values
@@ -229,7 +237,7 @@ class _Comparison:
             if not _are_close(ours, theirs):
                 torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerances)
         except AssertionError as error:
-            problem = _apart_as_a_whole(ours, theirs, rounded=self.rounded)
+            problem = _apart_as_a_whole(ours, theirs, rounded=self.rounded, many=self.many)
             if problem is not None:
                 raise VerifyError(f"{self.label}: {path} differs from eager: {error}{problem}") from None
         except Exception as error:
@@ -292,10 +300,11 @@ def _are_close(ours: Any, theirs: Any) -> bool:
 _AS_A_WHOLE = {torch.float64: 1e-10, torch.float32: 3e-5, torch.float16: 2.5e-3, torch.bfloat16: 2e-2}
 
 
-def _apart_as_a_whole(ours: Any, theirs: Any, *, rounded: str | None) -> str | None:
+def _apart_as_a_whole(ours: Any, theirs: Any, *, rounded: str | None, many: int) -> str | None:
     """None if a large tensor of which some elements are not close is so as a whole; else how far it is.
 
-    rounded: float32 came from factors of a smaller type, and a small tensor may have no element that is close
+    many: elements of a large one; rounded: float32 came from factors of a smaller type, and a small tensor
+    may have no element that is close
     """
     if rounded and isinstance(ours, float):
         ours, theirs = torch.tensor(ours), torch.tensor(theirs)
@@ -305,7 +314,7 @@ def _apart_as_a_whole(ours: Any, theirs: Any, *, rounded: str | None) -> str | N
     rounded = rounded if ours.dtype is torch.float32 else None
     if rounded:
         limit = _ROUNDED[rounded] if ours.numel() >= _MANY else _FEW_AS_A_WHOLE
-    elif ours.numel() < _MANY:
+    elif ours.numel() < many:
         return ""
     found, expected = ours.detach().double(), theirs.detach().double()
     finite = expected.isfinite()

@@ -16,6 +16,7 @@ from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, printed, received
 from hatch_precompile.processes import run_module, with_advice
+from hatch_precompile.records import Case
 
 __all__ = ["CHILD", "Outcome", "Request", "SampleResult", "require_hits", "run_samples"]
 
@@ -26,7 +27,8 @@ class Request(msgspec.Struct, frozen=True):
     """One entrypoint to verify; `package` must be importable with its bundle.
 
     outcome: a file to write; variant: whose libraries run, or empty for the one this machine chooses;
-    with_gradients: samples, counted from 0, that are called with gradients on, too
+    with_gradients: samples, counted from 0, that are called with gradients on, too; cases: calls of samples
+    in other sizes
     """
 
     entrypoint: Entrypoint
@@ -34,6 +36,7 @@ class Request(msgspec.Struct, frozen=True):
     outcome: str
     variant: str
     with_gradients: list[int] = []
+    cases: list[Case] = []
 
 
 class SampleResult(msgspec.Struct, frozen=True):
@@ -75,17 +78,19 @@ def run_samples(
     on_event: Callable[[Event], None],
     variant: str = "",
     with_gradients: Sequence[int] = (),
+    cases: Sequence[Case] = (),
 ) -> list[SampleResult]:
     """What each sample did in a clean process. Raises VerifyError where none could be run.
 
     paths: where the package with its bundle is found, and then the samples; work: a directory to make;
-    variant: whose libraries run, where it is not for this machine to choose; with_gradients: see `Request`.
+    variant: whose libraries run, where it is not for this machine to choose; with_gradients, cases: see
+    `Request`.
     """
     empty = work / "empty"
     empty.mkdir(parents=True)
     request = work / "request.json"
     outcome = work / "outcome.json"
-    asked = Request(entrypoint, package, str(outcome), variant, list(with_gradients))
+    asked = Request(entrypoint, package, str(outcome), variant, list(with_gradients), list(cases))
     request.write_bytes(msgspec.json.encode(asked))
     heard: deque[Event] = deque(maxlen=60)
 

@@ -23,6 +23,7 @@ from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.target.call import Sample, copied, copy_of, mode_context
 from hatch_precompile.target.description import described
 from hatch_precompile.target.finding import Target, find_target, find_targets
+from hatch_precompile.target.resized import in_words, resized
 from hatch_precompile.target.samples import samples_of
 from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
@@ -59,6 +60,8 @@ class _Verification:
         # Where globals may be that a call changes.
         self.packages = request.package, request.entrypoint.target.partition(":")[0].partition(".")[0]
         self.with_gradients = request.with_gradients
+        self.cases = request.cases
+        self.own = 0  # samples that are none of these
         self.noted: set[str] = set()
         # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
         self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
@@ -83,16 +86,21 @@ class _Verification:
         samples = list(samples_of(self.entrypoint))
         others = self._calls_that_are_others_when_served(samples)
         graded = [replaced(samples[number], mode="grad") for number in self.with_gradients]
-        everything = [*samples, *others.values(), *graded]
+        cases = [replaced(samples[case.sample], resized=case.sizes) for case in self.cases]
+        everything = [*samples, *others.values(), *graded, *cases]
+        self.own = len(everything) - len(cases)
         results = self._from_the_bundle(everything)
         self.rounded = self._status().get("rounded")
         self.runtime.uninstall()
         os.environ["HATCH_PRECOMPILE"] = "off"
         _seed()
         again = self._targets_again(samples)
-        again += [again[number] for number in (*others, *self.with_gradients)]
+        numbers = (*others, *self.with_gradients, *(case.sample for case in self.cases))
+        again += [again[number] for number in numbers]
         return [
-            result if result.problem else self._beside_eager(target, sample, result, answers, len(again))
+            result
+            if result.problem
+            else self._beside_eager(target, self._sized(target, sample), result, answers, len(again))
             for target, sample, (result, answers) in zip(again, everything, results, strict=True)
         ]
 
@@ -160,7 +168,7 @@ class _Verification:
         entries: Any = importlib.import_module(f"{self.runtime.__name__}.entries")
         entries.NATIVE_AFTER = 1
         results = [
-            self._call(target, sample, number, len(samples))
+            self._call(target, self._sized(target, sample), number, len(samples))
             for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1)
         ]
         if not any(result.problem for result, _ in results):
@@ -191,7 +199,7 @@ class _Verification:
             if turn is _ELSEWHERE and not self.others.would_decide():
                 break
             with self.others.deciding() if turn is _ELSEWHERE else nullcontext():
-                label = f"sample {number}/{total}{turn}"
+                label = self._label(number) + turn
                 answer, seconds, problem = self._served(call, target, sample, label)
             result = replace(
                 result,
@@ -228,7 +236,7 @@ class _Verification:
         self, target: Target, sample: Sample, result: SampleResult, answers: list[Answer], total: int
     ) -> SampleResult:
         """The result with how far its answers are from eager code's."""
-        label = f"sample {result.sample}/{total}"
+        label = self._label(result.sample)
         before = _before(target.call)
         found = Agreement()
         drawn: bool | None = None
@@ -247,6 +255,7 @@ class _Verification:
                         label + turn,
                         rounded=self.rounded,
                         noise=partial(_noise, before, sample, expected),
+                        few=bool(sample.resized),
                     )
                 except VerifyError:
                     # Compiled code draws other random numbers than eager code, as under torch.compile.
@@ -289,6 +298,16 @@ class _Verification:
         for place in places:
             if place.name not in changing:
                 raise VerifyError(f"{label} {place.words}")
+
+    def _label(self, number: int) -> str:
+        """What the sample of a number, from 1, is called; after them come those in other sizes."""
+        if number <= self.own:
+            return f"sample {number}/{self.own}"
+        case = self.cases[number - self.own - 1]
+        return f"sample {case.sample + 1}/{self.own} at {in_words(case.sizes)}"
+
+    def _sized(self, target: Target, sample: Sample) -> Sample:
+        return resized(self.entrypoint, target, sample) if sample.resized else sample
 
     def _note(self, label: str, text: str) -> None:
         """Said of the first sample of which it is true."""

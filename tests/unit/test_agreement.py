@@ -441,3 +441,14 @@ class TestGradients:
 
 def gradients(ours: Any, theirs: Any, noise: dict[str, float] | None = None) -> Agreement:
     return compare({"gradients": ours}, {"gradients": theirs}, "sample 1/1", noise=lambda: noise or {})
+
+
+def test_few_elements_that_nobody_chose_are_judged_as_a_whole() -> None:
+    eager = torch.tensor([1.0, -2.0, 3e-4, 0.5], dtype=torch.bfloat16)
+    ours = eager.clone()
+    ours[2] = 3.2e-4
+    with pytest.raises(VerifyError):
+        compare({"output": ours}, {"output": eager}, "sample 1")
+    compare({"output": ours}, {"output": eager}, "sample 1", few=True)
+    with pytest.raises(VerifyError):
+        compare({"output": eager * 1.2}, {"output": eager}, "sample 1", few=True)

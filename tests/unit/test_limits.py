@@ -14,6 +14,7 @@ LIMITS = (ROOT / "docs/limits.md").read_text()
 SOURCES = [
     *sorted((ROOT / "hatch_precompile/torch_internals").rglob("*.py")),
     ROOT / "hatch_precompile/capture/session.py",
+    ROOT / "hatch_precompile/capture/cases.py",
     *sorted((ROOT / "hatch_precompile/lower").rglob("*.py")),
 ]
 REFUSING = {"Unsupported", "unsupported", "BuildError", "CaptureError"}
