@@ -280,6 +280,97 @@ def test_a_wrapped_function_is_looked_behind() -> None:
     assert [made({"x": f}) for f in (function, wrapper)] == [True, True]
 
 
+class Marked(torch.Tensor):
+    """A subclass without methods of its own."""
+
+
+class Wraps(torch.Tensor):
+    """Wraps another tensor; says what its sizes and strides are, or raises."""
+
+    raises: type[BaseException] | None = None
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor, policy: str) -> Wraps:
+        made: Wraps = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, dispatch_sizes_strides_policy=policy
+        )
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if cls.raises is not None:
+            raise cls.raises(str(function))
+        return function(*[each.inner if isinstance(each, Wraps) else each for each in args])
+
+
+def _nested() -> torch.Tensor:
+    return torch.nested.nested_tensor([torch.ones(3), torch.ones(3)])
+
+
+def _swapped() -> torch.Tensor:
+    tensor = torch.ones(2, 3)
+    torch.utils.swap_tensors(tensor, _nested())
+    return tensor
+
+
+def _left_over(transform: Any) -> torch.Tensor:
+    """A tensor of a transform's that has ended."""
+    seen: list[torch.Tensor] = []
+    transform(lambda x: [seen.append(x), x.sum()][1])(torch.ones(2, 2, 3))
+    return seen[0]
+
+
+STRANGE: dict[str, Callable[[], torch.Tensor]] = {
+    "nested": _nested,
+    "nested, of a subclass": lambda: _nested().as_subclass(Marked),
+    "nested, jagged": lambda: torch.nested.nested_tensor([torch.ones(3)] * 2, layout=torch.jagged),
+    "swapped for a nested one": _swapped,
+    "sparse": lambda: torch.ones(2, 3).to_sparse(),
+    "sparse parameter": lambda: torch.nn.Parameter(torch.ones(2, 3).to_sparse()),
+    "compressed": lambda: torch.ones(2, 3).to_sparse_csr(),
+    "of oneDNN": lambda: torch.ones(2, 3).to_mkldnn(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.quint8),
+    "functional": lambda: torch._to_functional_tensor(torch.ones(2, 3)),
+    "without data": lambda: torch.ones(2, 3, device="meta"),
+    "zeros": lambda: torch._efficientzerotensor((2, 3)),
+    "not yet there": torch.nn.parameter.UninitializedParameter,
+    "left over of vmap": lambda: _left_over(torch.vmap),
+    "left over of grad": lambda: _left_over(torch.func.grad),
+    "sizes raise": lambda: Wraps(torch.ones(2, 3), "sizes"),
+    "strides raise": lambda: Wraps(torch.ones(2, 3), "strides"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_no_tensor_ends_the_process(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's check lets exceptions of C++ out where sizes or strides cannot be read."""
+    strange, plain = STRANGE[kind](), torch.ones(2, 3)
+    alike = Wraps(plain, "sizes") if isinstance(strange, Wraps) else plain
+    if type(strange) in (torch.nn.Parameter, Marked):
+        alike = plain.as_subclass(type(strange))
+    group = runtime("torch_private").TensorCheck([plain, alike], [[None, None]] * 2, [[None, None]] * 2)
+    python, made = both("if not (T0.check(L['y'], L['x'])): return False", T0=group)
+    other = torch.zeros(2, 3)
+    for guard in (python, made):
+        assert guard({"y": other, "x": alike}) is True
+    monkeypatch.setattr(Wraps, "raises", ValueError)
+    for guard in (python, made):
+        for _ in range(3):
+            assert not _accepts(guard, {"y": other, "x": strange})
+        monkeypatch.setattr(Wraps, "raises", None)
+        assert guard({"y": other, "x": alike}) is True
+        monkeypatch.setattr(Wraps, "raises", ValueError)
+    assert group.check_verbose(other, strange, tensor_check_names=["y", "x"])
+
+
+def _accepts(guard: Guard, values: dict[str, Any]) -> bool:
+    try:
+        return guard(values)
+    except ValueError:  # of the subclass: the caller judges it
+        return False
+
+
 def test_nothing_is_kept_alive_and_nothing_let_go_too_often() -> None:
     class Value:
         pass

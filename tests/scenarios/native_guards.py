@@ -47,6 +47,25 @@ def many_calls() -> dict[str, Any]:
     }
 
 
+def nested_tensors() -> dict[str, Any]:
+    """In the first call, and once the guard is native code: what it raises, and what eager code does."""
+    model, x = zoo.models.Mlp().eval(), torch.randn(4, 8)
+    nested = torch.nested.nested_tensor([x[0], x[1]])
+    kinds = []
+    said = [_said(probe.eager(model), nested)]
+    for calls in (0, 14):
+        kinds = _kinds(model, x, calls)
+        said.append(_said(model, nested))
+    return {"said": said, "kinds": kinds, "why": zoo._precompiled.explain("mlp", model, nested)[0]["reason"]}
+
+
+def _said(model: Any, x: torch.Tensor) -> str:
+    try:
+        return str(type(model(x)))
+    except RuntimeError as error:
+        return str(error)
+
+
 def a_damaged_library() -> dict[str, Any]:
     """The file is changed after the import: the calls go on as before, with one warning."""
     bundle = Path(zoo._precompiled.__file__).parent / "bundle"

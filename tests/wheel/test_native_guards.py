@@ -21,3 +21,11 @@ def test_a_damaged_library_leaves_python(zoo_copy: Site) -> None:
     assert (set(seen["kinds"]), seen["hits"]) == ({"function"}, 24)
     (said,) = seen["said"]
     assert "run as Python: mlp/guards.so is damaged" in said
+
+
+def test_a_nested_tensor_is_a_miss(zoo: Site) -> None:
+    """Torch's own check of tensors would end the process."""
+    seen = zoo.play("native_guards.nested_tensors")
+    assert len(seen["said"]) == 3 and len(set(seen["said"])) == 1
+    assert seen["kinds"][-1] == "builtin_function_or_method"
+    assert "cannot be read" in seen["why"]

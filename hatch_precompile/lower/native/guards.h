@@ -5,6 +5,9 @@
 #include <Python.h>
 #include <math.h>
 
+// In tensors.h, which is C++.
+extern int tensors_agree(PyObject *check, PyObject *const *tensors, Py_ssize_t count);
+
 static PyObject *plain_getattribute, *word_getattribute, *word_dict;
 
 static int prepare(void) {

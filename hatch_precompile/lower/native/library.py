@@ -18,7 +18,7 @@ NativeGuard = tuple[int, tuple[str, ...], tuple[object, ...]]
 """Its number in the library, the names of its first constants, the values of the rest."""
 
 # The C library is named though it may not be used: auditwheel tells by it which system a library is for.
-_FLAGS = ("-x", "c", "-std=gnu11", "-O1", "-DNDEBUG", "-shared", "-fPIC", "-s", "-Wl,--no-as-needed")
+_FLAGS = ("-O1", "-DNDEBUG", "-shared", "-fPIC", "-fvisibility=hidden", "-s", "-Wl,--no-as-needed")
 _MODULE = """
 static PyMethodDef methods[] = {METHODS};
 
@@ -75,10 +75,13 @@ class NativeGuards:
         if not self._functions:
             return ""
         with tempfile.TemporaryDirectory() as folder:
-            # Compiled by its bare name, which the compiler may put into the library.
+            # Compiled by their bare names, which the compiler may put into the library.
             Path(folder, "guards.c").write_text(self.source(), "utf-8")
+            tensors = files(__package__).joinpath("tensors.h").read_text("utf-8")
+            Path(folder, "tensors.cpp").write_text(tensors, "utf-8")
             include = sysconfig.get_paths()["include"]
-            command = [os.environ.get("CXX", "g++"), *_FLAGS, f"-I{include}", "guards.c", "-o", "guards.so"]
+            sources = ("-x", "c++", "tensors.cpp", "-x", "c", "-std=gnu11", "guards.c")
+            command = [os.environ.get("CXX", "g++"), *_FLAGS, f"-I{include}", *sources, "-o", "guards.so"]
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode:
                 return done.stderr.strip() or f"{command[0]} ended with {done.returncode}"

@@ -285,6 +285,10 @@ class _Function:
         if isinstance(test, ast.Call) and ast.unparse(test.func) == "alike":
             one, other = (self._value(argument) for argument in test.args)
             return f"alike({self.text.name('alike')}, {one}, {other})"
+        if (group := _checks_tensors(test)) and isinstance(test, ast.Call):
+            tensors = ", ".join(self._value(argument) for argument in test.args)
+            check = self.text.name(f"{group}.unsafe")
+            return f"tensors_agree({check}, (PyObject *[]){{{tensors}}}, {len(test.args)})"
         return f"PyObject_IsTrue({self._value(test)})"
 
     def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> str:
@@ -371,11 +375,7 @@ class _Function:
     def _attribute(self, node: ast.Attribute) -> str:
         dotted = ast.unparse(node)
         root = dotted.partition(".")[0]
-        if (
-            (root in ("dict", "list") and _is_dotted(node))
-            or _is_of_torch(dotted)
-            or re.fullmatch(r"T\d+\.check|state\.check", dotted)
-        ):
+        if (root in ("dict", "list") and _is_dotted(node)) or _is_of_torch(dotted) or dotted == "state.check":
             return self.text.name(dotted)  # nobody gives these another value
         base = self._value(node.value)
         if node.attr == "__dict__":
@@ -428,6 +428,13 @@ def _number_of(keys: ast.expr) -> str:
     except ValueError:
         return "0"
     return f"0x{hashlib.sha256(ast.unparse(keys).encode()).hexdigest()[:16]}ull"
+
+
+def _checks_tensors(test: ast.expr) -> str:
+    """The name of the group of tensors in `T0.check(v1, v2)`, "" for all else."""
+    called = ast.unparse(test.func) if isinstance(test, ast.Call) and not test.keywords else ""
+    group, _, method = called.partition(".")
+    return group if method == "check" and re.fullmatch(r"T\d+", group) else ""
 
 
 def _is_part(test: ast.expr, parts: dict[str, int]) -> bool:
