@@ -41,6 +41,7 @@ class GraphRecord(msgspec.Struct, frozen=True):
     scalar_outputs: list[int] = []
     input_outputs: dict[int, int] = {}
     view_outputs: dict[int, int] = {}
+    detached_outputs: dict[int, bool] = {}
     written_inputs: list[int] = []
     copied_inputs: list[int] = []
     changes_inputs: bool = False

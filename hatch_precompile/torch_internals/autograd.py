@@ -133,6 +133,11 @@ class Wrappers:
                 graph.input_outputs[index] = info.base_idx
             elif info.output_type is OutputType.alias_of_input:
                 graph.view_outputs[index] = info.base_idx
+                steps = _steps(info.view_meta_sequence)
+                if _DETACH in steps:
+                    graph.detached_outputs[index] = steps[-1] != _DETACH
+                if not _BITS.isdisjoint(steps):
+                    reasons["it returns views whose numbers torch has still to conjugate or negate"] = True
             elif info.output_type not in plain:
                 reasons["it returns tensors that share memory"] = True
         changed = {*graph.written_inputs, *graph.copied_inputs, *graph.view_outputs.values()}
@@ -163,6 +168,18 @@ class Wrappers:
             self.graph.wrapping = pickle.dumps((config, self.steps), protocol=5)
         except Exception as error:
             self.graph.obstacle = self.graph.obstacle or f"{self.graph.why_wrapped}, and {error}"
+
+
+# How torch names the step by which a view no longer counts as one.
+_DETACH = "detach_ViewMeta"
+
+# Those that do nothing to the memory, and of which a library says nothing.
+_BITS = {"_conj_ViewMeta", "_neg_view_ViewMeta"}
+
+
+def _steps(sequence: Any) -> list[str]:
+    """The names of the steps by which a view is made of an input."""
+    return [type(step).__name__ for step in sequence.sequence] if sequence is not None else []
 
 
 def _inner_tensors(meta: Any) -> dict[int, list[list[str]]] | None:

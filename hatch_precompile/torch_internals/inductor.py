@@ -39,7 +39,9 @@ class CompiledGraph:
     kernels, in order (see python_wrapper.py); constant_names: what it calls its constants
     why_python: why inductor's C++ wrapper refused the graph
     scalar_outputs: outputs that are numbers; input_outputs: output -> the input it is
-    view_outputs: output -> the input it is a view of
+    view_outputs: output -> the input whose memory it has
+    detached_outputs: of these, those of which torch knows that no longer -> whether as a view of a tensor of
+    which it knows that no longer
     written_inputs: inputs changed in place whose autograd version has to be bumped
     copied_inputs: inputs whose new values come as the first outputs, to be copied into them
     changes_inputs: whether the library itself writes to an input
@@ -64,6 +66,7 @@ class CompiledGraph:
     scalar_outputs: list[int] = field(default_factory=list)
     input_outputs: dict[int, int] = field(default_factory=dict)
     view_outputs: dict[int, int] = field(default_factory=dict)
+    detached_outputs: dict[int, bool] = field(default_factory=dict)
     written_inputs: list[int] = field(default_factory=list)
     copied_inputs: list[int] = field(default_factory=list)
     changes_inputs: bool = False
