@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import json
 import os
 import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -158,6 +161,77 @@ def explained() -> bool:
     from lab import _precompiled
 
     return any(each["hit"] for each in _precompiled.explain("scaled", X))
+
+
+def handlers_in_the_middle_of_imports() -> dict[str, list[Any]]:
+    """For each module of the runtime's that a first status, call, explanation or miss brings in: what came of
+    these in a handler that runs in the middle of its import, and of the interrupted ones after it."""
+    found = {}
+    for name in ("overview", "cpu", "serving", "entries", "graphs", "explanation", "advice", "misses"):
+        reading, writing = os.pipe()
+        code = _in_a_process(lambda name=name, to=writing: _ask_in_the_middle(name, to))  # type: ignore[misc]
+        os.close(writing)
+        found[name] = [code, *json.loads(os.read(reading, 10_000) or "[]")]
+    return found
+
+
+def _ask_in_the_middle(name: str, writing: int) -> int:
+    inside: list[Any] = []
+    signals = iter([signal.SIGUSR1])
+
+    class Loader:
+        """Runs a module's code after a signal."""
+
+        def __init__(self, loader: Any) -> None:
+            self._loader = loader
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(self._loader, attribute)
+
+        def exec_module(self, module: Any) -> None:
+            for number in signals:
+                signal.raise_signal(number)
+            self._loader.exec_module(module)
+
+    class Finder:
+        @staticmethod
+        def find_spec(wanted: str, path: Any = None, target: Any = None) -> Any:
+            if wanted != f"lab._precompiled.{name}":
+                return None
+            spec: Any = importlib.machinery.PathFinder.find_spec(wanted, path)
+            spec.loader = Loader(spec.loader)
+            return spec
+
+    finder: Any = Finder
+    sys.meta_path.insert(0, finder)
+    signal.signal(signal.SIGUSR1, lambda *_: inside.extend(_ask()))
+    warnings.simplefilter("error")
+    answers = _ask()
+    left_out = core_status()["entrypoints"]["scaled"]["left_out"]
+    os.write(writing, json.dumps([inside, answers, left_out, _ask()]).encode())
+    return 0
+
+
+def core_status() -> Any:
+    from lab import _precompiled
+
+    return _precompiled.status()
+
+
+def _ask() -> list[Any]:
+    """A status, a call, a miss, and why a call is not served."""
+    from lab import _precompiled
+
+    answers: list[Any] = [
+        core_status()["installed"],
+        core.scaled(X).tolist(),
+        core.scaled(X.double()).tolist(),
+    ]
+    try:
+        answers.append(_precompiled.explain("scaled", X)[0]["hit"])
+    except RuntimeError as error:
+        answers.append(str(error))
+    return answers
 
 
 def _in_a_process(job: Callable[[], int]) -> int:

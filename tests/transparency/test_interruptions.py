@@ -30,6 +30,15 @@ class TestSignals:
         seen = lab.play("interruptions.exceptions_while_installing")
         assert seen == {"caught": {"start": False, "_activate": False}, "hits": 1}
 
+    def test_a_handler_may_ask_in_the_middle_of_any_import(self, lab: Site) -> None:
+        """The status, calls and misses are answered there, and nothing is left out for it."""
+        seen = lab.play("interruptions.handlers_in_the_middle_of_imports")
+        plain = [True, [0, 2, 4, 6], [0, 2, 4, 6], True]
+        for name, (code, inside, answers, left_out, later) in seen.items():
+            assert (code, answers, left_out, later) == (0, plain, [], plain), name
+            assert inside[:3] == plain[:3], name
+            assert inside[3] is True or "the handler of a signal came" in inside[3], name
+
 
 class TestForks:
     def test_a_fork_while_another_thread_loads(self, lab: Site) -> None:
