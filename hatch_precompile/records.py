@@ -42,6 +42,7 @@ class GraphRecord(msgspec.Struct, frozen=True):
     input_outputs: dict[int, int] = {}
     view_outputs: dict[int, int] = {}
     detached_outputs: dict[int, bool] = {}
+    direct: bool = False
     written_inputs: list[int] = []
     copied_inputs: list[int] = []
     changes_inputs: bool = False

@@ -54,6 +54,7 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         input_outputs=graph.input_outputs,
         view_outputs=graph.view_outputs,
         detached_outputs=graph.detached_outputs,
+        direct=not python,
         written_inputs=graph.written_inputs,
         copied_inputs=graph.copied_inputs,
         changes_inputs=graph.changes_inputs,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hatch_precompile.torch_internals.direct import entered_directly, with_direct_entry
 from hatch_precompile.torch_internals.parallel_checks import NotGuarded, guarded
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def library_paths(part: CompiledGraph, operators: str, more: str = "") -> Iterat
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
         main = kwargs["main_code"].replace("torch._inductor.codecache", operators)
         main = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", main)
+        main = with_direct_entry(main, kwargs.get("num_outputs", -1))
         kwargs["main_code"] = _with_guarded_checks(part, main + more)
         kwargs["kernel_code"] = _with_guarded_checks(part, kwargs.get("kernel_code"))
         entry = load(*args, **kwargs)
@@ -76,7 +78,8 @@ def library_paths(part: CompiledGraph, operators: str, more: str = "") -> Iterat
 
     CppWrapperCodeCache.load_pybinding = load_and_note
     try:
-        yield paths
+        with entered_directly():
+            yield paths
     finally:
         if own is None:
             del CppWrapperCodeCache.load_pybinding

@@ -65,15 +65,23 @@ def save_graph(
 def load_graph(directory: Path) -> Callable[..., Any]:
     """What a wheel's bytecode calls, but for the arguments: those of the function, by their names, and
     `size` for what is dynamic in them."""
-    for parent in ("graphs_of_tests", "graphs_of_tests._precompiled"):
-        sys.modules[parent] = ModuleType(parent)
-    sys.modules[OPERATORS] = runtime("graphs")
-    manifest = json.loads((directory / "manifest.json").read_text())
-    call = runtime("bundle").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
+    call = graph_of(directory)
     text = (directory / "files/graph.txt").read_text()
     signature = text[text.index("def forward(") :].partition("\n")[0]
     names = [name or "size" for name, _ in re.findall(r"\b(?:L_(\w+)_|(s\d+)):", signature)]
     return lambda **inputs: call(*(inputs[name] for name in names))
+
+
+def graph_of(directory: Path) -> Callable[..., Any]:
+    """The same, with the arguments that the graph has, in their order."""
+    for parent in ("graphs_of_tests", "graphs_of_tests._precompiled"):
+        sys.modules[parent] = ModuleType(parent)
+    sys.modules[OPERATORS] = runtime("graphs")
+    manifest = json.loads((directory / "manifest.json").read_text())
+    graph: Callable[..., Any] = (
+        runtime("bundle").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
+    )
+    return graph
 
 
 def other_processors(directory: Path) -> OtherProcessors:

@@ -117,6 +117,7 @@ class _Writer:
         self._by_source: dict[str, str] = {}
         self._tensors: list[CheckedTensor] = []
         self._distinguishing = True
+        self._written: set[int] = set()  # leaves of the epilogue
         self.carried = 0  # of dynamo's checks
 
     def write(self) -> LoweredGuards:
@@ -128,6 +129,7 @@ class _Writer:
         for child in small:
             self._visit(child)
         self._distinguishing = False
+        self._sizes_first()
         self.text.end_stub()
         self._torch_state()
         require_inputs(self.text, self.inputs)
@@ -140,7 +142,8 @@ class _Writer:
         for relation in self.root.relations:
             self._relation(relation)
         for leaf in self.root.epilogue:
-            self._expression(leaf)
+            if id(leaf) not in self._written:
+                self._expression(leaf)
         for text in self.numbers:
             self.text.require(self._rewrite(text, None), "NUMBERS")
         require_apart(self.text, self.inputs, self._by_source)
@@ -193,6 +196,21 @@ class _Writer:
                 raise unsupported("an epilogue guard below the root", node)
             for child in sorted(node.children, key=_cost):
                 self._visit(child)
+
+    def _sizes_first(self) -> None:
+        """Conditions on sizes of tensors whose class and dimensions were asked for: they tell calls apart,
+        and cost less than what follows."""
+        kinds = (torch.Tensor, torch.nn.Parameter)
+        plain = {variable for node, _, variable in self._tensors if type(node.value) in kinds}
+        for leaf in self.root.epilogue:
+            expressions = leaf.expressions or ()
+            if not expressions or any(" is " in text or "G[" in text for text in expressions):
+                continue
+            trees = [ast.parse(self._rewrite(text, leaf)) for text in expressions]
+            names = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            if names <= plain:
+                self._written.add(id(leaf))
+                self._expression(leaf)
 
     def _function_modes(self) -> None:
         for leaf in self.root.leaves:

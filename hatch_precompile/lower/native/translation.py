@@ -114,6 +114,8 @@ class _Function:
             raise Untranslatable(f"another value for {self.parameter}")
         self.lines: list[str] = []
         self._temporaries: list[str] = []
+        self._sizes: dict[str, str] = {}  # what a statement has asked for, and where it is
+        self._repeated = _weights_checked(node)
         self._most = 0
         self._labels = 0
         self._statements(node.body)
@@ -162,6 +164,8 @@ class _Function:
                     self._translate(statement)
 
     def _translate(self, statement: ast.stmt) -> None:
+        if _is_of_metadata(statement, self._repeated):
+            return
         if isinstance(statement, ast.If) and not statement.orelse and len(statement.body) == 1:
             (inner,) = statement.body
             if isinstance(inner, ast.Return) and _is_constant(inner.value, False):
@@ -238,6 +242,7 @@ class _Function:
         self.lines += [f"drop(t, {len(self._temporaries)});"] if self._temporaries else []
         self.lines.append("}")
         self._temporaries = []
+        self._sizes = {}
 
     # -- conditions ------------------------------------------------------------------------------
 
@@ -346,6 +351,8 @@ class _Function:
             return self._name(node.id)
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
+        if isinstance(node, ast.Subscript) and (tensor := _asked_for_size(node)) is not None:
+            return self._size_of(node, tensor)
         if isinstance(node, ast.Subscript):
             base, key = self._value(node.value), self._value(node.slice)
             if _is_count(node.slice):
@@ -372,11 +379,16 @@ class _Function:
             return self.places[name]
         return name if name == self.parameter else self.text.name(name)
 
-    def _attribute(self, node: ast.Attribute) -> str:
+    @staticmethod
+    def _is_name(node: ast.Attribute) -> bool:
+        """Whether it is a constant by its dotted name: nobody gives these another value."""
         dotted = ast.unparse(node)
-        root = dotted.partition(".")[0]
-        if (root in ("dict", "list") and _is_dotted(node)) or _is_of_torch(dotted) or dotted == "state.check":
-            return self.text.name(dotted)  # nobody gives these another value
+        of_builtins = dotted.partition(".")[0] in ("dict", "list") and _is_dotted(node)
+        return of_builtins or _is_of_torch(dotted) or dotted == "state.check"
+
+    def _attribute(self, node: ast.Attribute) -> str:
+        if self._is_name(node):
+            return self.text.name(ast.unparse(node))
         base = self._value(node.value)
         if node.attr == "__dict__":
             return self._keep(f"dict_of({base})")
@@ -388,11 +400,28 @@ class _Function:
             return self._keep(f"kept((PyObject *)Py_TYPE({self._value(kind)}))")
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             raise Untranslatable(ast.unparse(node))
+        if isinstance(node.func, ast.Attribute) and not self._is_name(node.func):
+            name = self.text.literal(node.func.attr)
+            values = [self._value(each) for each in (node.func.value, *node.args)]
+            given = f"(PyObject *[]){{{', '.join(values)}}}"
+            return self._keep(f"PyObject_VectorcallMethod({name}, {given}, {len(values)}, NULL)")
         function = self._value(node.func)
         arguments = [self._value(argument) for argument in node.args]
         given = f"(PyObject *[]){{{', '.join(['NULL', *arguments])}}} + 1"
         count = f"{len(arguments)} | PY_VECTORCALL_ARGUMENTS_OFFSET"
         return self._keep(f"PyObject_Vectorcall({function}, {given}, {count}, NULL)")
+
+    def _size_of(self, node: ast.Subscript, tensor: ast.expr) -> str:
+        """`v1.size()[0]`, which a statement may ask for several times, without a tuple of all sizes."""
+        text = ast.unparse(node)
+        values = f"{self._value(tensor)}, {self._value(node.slice)}"
+        asked = f"PyObject_VectorcallMethod({self.text.literal('size')}, (PyObject *[]){{{values}}}, 2, NULL)"
+        if text not in self._sizes:
+            self._sizes[text] = self._keep(asked)
+        else:  # where it stands first may have been jumped over
+            place = self._sizes[text]
+            self.lines.append(f"if (!{place} && !({place} = {asked})) goto fail;")
+        return self._sizes[text]
 
     def _set(self, node: ast.Set) -> str:
         made = self._keep("PySet_New(NULL)")
@@ -411,6 +440,51 @@ class _Function:
     def _label(self) -> str:
         self._labels += 1
         return f"skip{self._labels}"
+
+
+def _weights_checked(function: ast.FunctionDef) -> set[str]:
+    """The variables of weights that torch's check looks at further on in the same function."""
+    weights: set[str] = set()
+    tables: set[str] = set()
+    for statement in function.body:
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Subscript):
+            continue
+        base, key, target = statement.value.value, statement.value.slice, statement.targets[0]
+        if isinstance(key, ast.Constant) and key.value in ("_parameters", "_buffers"):
+            tables.add(ast.unparse(target))
+        elif ast.unparse(base) in tables:
+            weights.add(ast.unparse(target))
+    checked = {
+        ast.unparse(argument)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and _checks_tensors(call)
+        for argument in call.args
+    }
+    return weights & checked
+
+
+def _is_of_metadata(statement: ast.stmt, variables: set[str]) -> bool:
+    """Whether it refuses one of these tensors for its dtype, its dimensions or a size.
+
+    Torch's check does so, too. A call that is accepted, as most are by then, need not be asked both.
+    """
+    test = statement.test if isinstance(statement, ast.If) else None
+    compared = test.operand if isinstance(test, ast.UnaryOp) else None
+    asked = compared.left if isinstance(compared, ast.Compare) else None
+    attribute = asked.func if isinstance(asked, ast.Call) else asked
+    return (
+        isinstance(attribute, ast.Attribute)
+        and attribute.attr in ("dtype", "dim", "size")
+        and ast.unparse(attribute.value) in variables
+    )
+
+
+def _asked_for_size(node: ast.Subscript) -> ast.expr | None:
+    """The tensor in `v1.size()[0]`."""
+    call = node.value
+    if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Attribute):
+        return None
+    return call.func.value if call.func.attr == "size" and _is_count(node.slice) else None
 
 
 def _asks_part(statement: ast.stmt) -> ast.Call | None:

@@ -1,0 +1,114 @@
+"""The function of a graph's library that takes Python's tensors and numbers as they are."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_internals.direct import with_direct_entry
+from tests.support.graphs import graph_of, save_graph
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Of (number of rows, table, rows): rows of a table, and as many numbers."""
+    place = tmp_path_factory.mktemp("direct")
+
+    def function(table: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return table[rows] * 2, rows + rows.shape[0]
+
+    rows = torch.tensor([0, 2, 1])
+    torch._dynamo.mark_dynamic(rows, 0)
+    save_graph(place, function, {"table": torch.randn(4, 3), "rows": rows})
+    return graph_of(place)
+
+
+TABLE = torch.arange(12.0).view(4, 3)
+
+
+def test_it_is_the_librarys_own_function(graph: Callable[..., Any]) -> None:
+    assert type(graph).__name__ == "builtin_function_or_method"
+
+
+@pytest.mark.parametrize("number", [2, torch.tensor(2)])
+def test_a_number_is_taken_as_it_is_or_as_a_tensor(graph: Callable[..., Any], number: Any) -> None:
+    rows, numbers = graph(number, torch.tensor([3, 0]), TABLE)
+    assert rows.tolist() == [[18.0, 20.0, 22.0], [0.0, 2.0, 4.0]]
+    assert numbers.tolist() == [5, 2]
+
+
+def test_subclasses_and_parameters_are_tensors(graph: Callable[..., Any]) -> None:
+    class Marked(torch.Tensor):
+        pass
+
+    for table in (torch.nn.Parameter(TABLE, requires_grad=False), TABLE.as_subclass(Marked)):
+        rows, _ = graph(1, torch.tensor([1]), table)
+        assert type(rows) is torch.Tensor and rows.tolist() == [[6.0, 8.0, 10.0]]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error"),
+    [
+        ((2, torch.tensor([3, 0])), TypeError),
+        ((2**70, torch.tensor([3, 0]), TABLE), RuntimeError),
+        (("2", torch.tensor([3, 0]), TABLE), TypeError),
+        ((2, torch.tensor([3, 0]), None), RuntimeError),
+        ((2, torch.tensor([3, 0]), TABLE, 3), TypeError),
+    ],
+)
+def test_what_it_cannot_take_is_an_error(graph: Callable[..., Any], inputs: Any, error: Any) -> None:
+    with pytest.raises(error):
+        graph(*inputs)
+
+
+def test_an_error_of_the_graphs_is_told_as_such(graph: Callable[..., Any]) -> None:
+    with pytest.raises(RuntimeError) as told:
+        graph(1, torch.tensor([9]), TABLE)
+    assert type(told.value).__name__ == "GraphFailed"
+    assert (told.value.rerun, type(told.value.instead)) == (True, IndexError)
+    assert "out of bounds" in str(told.value.__cause__)
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("row", [1, 9])
+def test_nothing_is_kept_alive(graph: Callable[..., Any], row: int, uncollected: None) -> None:
+    """Whether the call succeeds or fails."""
+
+    def use() -> list[weakref.ref[Any]]:
+        inputs = torch.tensor([row]), TABLE.clone()
+        try:
+            outputs = graph(1, *inputs)
+        except RuntimeError:
+            outputs = []
+        return [weakref.ref(each) for each in (*inputs, *outputs)]
+
+    assert [each() for each in use() if each() is not None] == []
+
+
+def test_it_is_not_there_where_torchs_tensors_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the library is called by handles, as inductor does it."""
+    graphs: Any = runtime("graphs")
+    asked: list[Any] = []
+    monkeypatch.setattr(graphs, "_wrapping_function", lambda: 0)
+    assert graphs.direct_caller(asked.append, {}, []) is None
+    ((address, probe, _, needs),) = asked
+    assert (address, type(probe)) == (0, torch.Tensor)
+    assert needs[2:] == (torch.Tensor, torch.nn.Parameter)
+
+
+def test_a_source_that_is_written_in_another_way_has_no_such_function() -> None:
+    source = with_direct_entry("void something_else() {}", 1)
+    assert "Py_RETURN_NONE" in source and "THPVariable" not in source
