@@ -14,10 +14,12 @@ from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.direct import with_direct_entry
 from tests.support.graphs import graph_of, save_graph
 
+TABLE = torch.arange(12.0).view(4, 3)
+
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """Of (number of rows, table, rows): rows of a table, and as many numbers."""
+    """Of (table, number of rows, rows): rows of a table, and as many numbers."""
     place = tmp_path_factory.mktemp("direct")
 
     def function(table: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -29,16 +31,13 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     return graph_of(place)
 
 
-TABLE = torch.arange(12.0).view(4, 3)
-
-
 def test_it_is_the_librarys_own_function(graph: Callable[..., Any]) -> None:
     assert type(graph).__name__ == "builtin_function_or_method"
 
 
 @pytest.mark.parametrize("number", [2, torch.tensor(2)])
 def test_a_number_is_taken_as_it_is_or_as_a_tensor(graph: Callable[..., Any], number: Any) -> None:
-    rows, numbers = graph(number, torch.tensor([3, 0]), TABLE)
+    rows, numbers = graph(TABLE, number, torch.tensor([3, 0]))
     assert rows.tolist() == [[18.0, 20.0, 22.0], [0.0, 2.0, 4.0]]
     assert numbers.tolist() == [5, 2]
 
@@ -48,18 +47,18 @@ def test_subclasses_and_parameters_are_tensors(graph: Callable[..., Any]) -> Non
         pass
 
     for table in (torch.nn.Parameter(TABLE, requires_grad=False), TABLE.as_subclass(Marked)):
-        rows, _ = graph(1, torch.tensor([1]), table)
+        rows, _ = graph(table, 1, torch.tensor([1]))
         assert type(rows) is torch.Tensor and rows.tolist() == [[6.0, 8.0, 10.0]]
 
 
 @pytest.mark.parametrize(
     ("inputs", "error"),
     [
-        ((2, torch.tensor([3, 0])), TypeError),
-        ((2**70, torch.tensor([3, 0]), TABLE), RuntimeError),
-        (("2", torch.tensor([3, 0]), TABLE), TypeError),
-        ((2, torch.tensor([3, 0]), None), RuntimeError),
-        ((2, torch.tensor([3, 0]), TABLE, 3), TypeError),
+        ((TABLE, 2), TypeError),
+        ((TABLE, 2**70, torch.tensor([3, 0])), ValueError),
+        ((TABLE, "2", torch.tensor([3, 0])), TypeError),
+        ((None, 2, torch.tensor([3, 0])), RuntimeError),
+        ((TABLE, 2, torch.tensor([3, 0]), 3), TypeError),
     ],
 )
 def test_what_it_cannot_take_is_an_error(graph: Callable[..., Any], inputs: Any, error: Any) -> None:
@@ -69,7 +68,7 @@ def test_what_it_cannot_take_is_an_error(graph: Callable[..., Any], inputs: Any,
 
 def test_an_error_of_the_graphs_is_told_as_such(graph: Callable[..., Any]) -> None:
     with pytest.raises(RuntimeError) as told:
-        graph(1, torch.tensor([9]), TABLE)
+        graph(TABLE, 1, torch.tensor([9]))
     assert type(told.value).__name__ == "GraphFailed"
     assert (told.value.rerun, type(told.value.instead)) == (True, IndexError)
     assert "out of bounds" in str(told.value.__cause__)
@@ -88,9 +87,9 @@ def test_nothing_is_kept_alive(graph: Callable[..., Any], row: int, uncollected:
     """Whether the call succeeds or fails."""
 
     def use() -> list[weakref.ref[Any]]:
-        inputs = torch.tensor([row]), TABLE.clone()
+        inputs = TABLE.clone(), torch.tensor([row])
         try:
-            outputs = graph(1, *inputs)
+            outputs = graph(inputs[0], 1, inputs[1])
         except RuntimeError:
             outputs = []
         return [weakref.ref(each) for each in (*inputs, *outputs)]
