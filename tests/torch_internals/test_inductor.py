@@ -52,6 +52,16 @@ class TestInductor:
         assert paths == []
         assert vars(CppWrapperCodeCache) == before
 
+    def test_the_line_that_enters_a_library_is_a_class_attribute_that_is_put_back(self) -> None:
+        from torch._inductor.codecache import CppWrapperCodeCache
+
+        line = CppWrapperCodeCache.call_entry_function
+        assert line == "return inductor_entry_cpp({});"
+        with libraries.library_paths(torch_internals.CompiledGraph(), "somewhere"):
+            assert CppWrapperCodeCache.call_entry_function.endswith(line)
+            assert "precompiled::bind" in CppWrapperCodeCache.call_entry_function
+        assert CppWrapperCodeCache.call_entry_function == line
+
     def test_a_python_wrapper_loads_its_kernels_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from torch._inductor.async_compile import AsyncCompile
         from torch._inductor.codecache import CppPythonBindingsCodeCache

@@ -173,6 +173,9 @@ class TestRuntime:
             assert not state.rebase()
             assert "grad_mode" in state.reason()
 
+    def test_torchs_function_that_makes_a_python_tensor_has_its_name(self) -> None:
+        assert runtime("graphs")._wrapping_function()
+
     def test_tensor_guards_check_and_say_why(self) -> None:
         check = guards.TensorGuards(
             torch.empty(2, 3), dynamic_dims_sizes=[[None, 3]], dynamic_dims_strides=[[3, 1]]
