@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from hatch_precompile.bundle.writer import Part, built_with, write_bundle, write_runtime
+from hatch_precompile.bundle.writer import built_with, part_of, write_bundle, write_runtime
 from hatch_precompile.capture.parent import CHILD as CAPTURE
 from hatch_precompile.capture.parent import run_capture
 from hatch_precompile.config import Config, Entrypoint
@@ -137,7 +137,7 @@ class _Build:
     ) -> None:
         self.config = config
         self.entrypoints = shard.part(config.entrypoints) if shard else config.entrypoints
-        self.part = Part.of_shard(shard, config.entrypoints) if shard else None
+        self.part = part_of(shard, config.entrypoints) if shard else None
         self.source_roots = source_roots
         self.work = work
         self.report = report

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import traceback
 
-__all__ = ["BuildError", "CaptureError", "ConfigError", "Unsupported", "VerifyError", "unforeseen"]
+__all__ = [
+    "BuildError",
+    "CaptureError",
+    "ConfigError",
+    "OutsideError",
+    "Unsupported",
+    "VerifyError",
+    "unforeseen",
+]
 
 
 class BuildError(Exception):
@@ -13,6 +21,10 @@ class BuildError(Exception):
 
 class ConfigError(BuildError):
     """A key of the configuration table is unknown, of the wrong type, or does not resolve."""
+
+
+class OutsideError(BuildError):
+    """What came from outside, such as a wheel or a record, is damaged, or not what it must be."""
 
 
 class CaptureError(BuildError):

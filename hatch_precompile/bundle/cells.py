@@ -25,7 +25,7 @@ def cells_beside(wheel_or_package: str, bundle: FoundManifest) -> list[CellSize]
     if not bundle.merged:
         return []
     cells = [each for each in find_cells(wheel_or_package) if each.package == bundle.package]
-    owners = Counter(digest for each in cells for digest in set(each.manifest["files"].values()))
+    owners = Counter(digest for each in cells for digest in set(each.manifest.files.values()))
     return [
         CellSize(each.cell, len(each.sizes), sum(each.sizes.values()), _shared(each, owners))
         for each in cells
@@ -33,5 +33,5 @@ def cells_beside(wheel_or_package: str, bundle: FoundManifest) -> list[CellSize]
 
 
 def _shared(cell: FoundManifest, owners: Counter[str]) -> int:
-    files = cell.manifest["files"].items()
+    files = cell.manifest.files.items()
     return sum(cell.sizes.get(path, 0) for path, digest in files if owners[digest] > 1)

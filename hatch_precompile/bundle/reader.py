@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
 import hashlib
 import importlib.util
-import io
-import json
-import marshal
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.errors import BuildError, OutsideError
+from hatch_precompile.outside.code import disassembled, split_heads
+from hatch_precompile.outside.manifests import (
+    EntrypointRecord,
+    EntryRecord,
+    FrameRecord,
+    Manifest,
+    read_index,
+    read_manifest,
+)
+from hatch_precompile.outside.wheels import members, open_wheel, read_member, reading
+from hatch_precompile.outside.whole import check_whole, configured
 from hatch_precompile.runtime import runtime
 
 __all__ = [
@@ -32,7 +39,6 @@ __all__ = [
     "entrypoints_of",
     "find",
     "find_cells",
-    "graph_files",
     "graphs_of",
     "guards_of",
     "importable",
@@ -45,7 +51,7 @@ _FILE = MANIFEST.removeprefix(BUNDLE)
 _INDEX_FILE = INDEX.removeprefix(BUNDLE)
 
 
-class ManifestError(Exception):
+class ManifestError(BuildError):
     """There is no bundle to read. Its text is a sentence for who asked."""
 
 
@@ -54,7 +60,12 @@ class FoundManifest:
     """One bundle's manifest, or that of one cell of a merged wheel, and how large its files are."""
 
     package: str
-    manifest: dict[str, Any]
+    where: str
+    """The manifest's file, for messages."""
+    manifest: Manifest
+    """As far as it says: of another format than this plugin writes, much may be missing."""
+    content: bytes
+    """The same as text."""
     sizes: dict[str, int]
     """Bytes by path, as the manifest has them, uncompressed."""
     read: Callable[[str], bytes]
@@ -63,10 +74,15 @@ class FoundManifest:
     """Whether it is of a merged wheel, where cells share files."""
 
     @property
+    def whole(self) -> Manifest:
+        """The manifest, if a build of this format may have written it. Raises OutsideError."""
+        check_whole(self.manifest, self.where)
+        return self.manifest
+
+    @property
     def built_with(self) -> dict[str, str]:
         """As far as the manifest says."""
-        found = self.manifest.get("built_with")
-        return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+        return self.manifest.built_with
 
     @property
     def cell(self) -> str:
@@ -81,8 +97,8 @@ def find(wheel_or_package: str, cell: str | None = None) -> list[FoundManifest]:
     """The bundles of a wheel's file or of an installed package, which is not imported. Never empty.
 
     Of a merged wheel the cell of that name; else the one for this interpreter and the torch that is installed
-    here, or one for this interpreter, or the first. Raises ManifestError if there are none or they cannot be
-    read.
+    here, or one for this interpreter, or the first. Raises ManifestError if there are none, OutsideError if
+    they cannot be read.
     """
     found = find_cells(wheel_or_package)
     if cell is not None and cell not in [each.cell for each in found]:
@@ -138,34 +154,27 @@ def _is_of_this_python(bundle: FoundManifest) -> bool:
 def _in_wheel(path: Path) -> list[FoundManifest]:
     if not path.is_file():
         raise ManifestError(f"there is no file {path}")
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            found = list(_in_archive(wheel))
-    except zipfile.BadZipFile as error:
-        raise ManifestError(f"{path} is not a wheel: {error}") from error
+    with open_wheel(path) as wheel:
+        found = list(_in_archive(path, wheel))
     if not found:
         raise ManifestError(f"{path} holds no bundle: no file in it ends in {MANIFEST} or {INDEX}")
     return found
 
 
-def _in_archive(wheel: zipfile.ZipFile) -> Iterator[FoundManifest]:
-    for name in wheel.namelist():
-        if not name.endswith((f"/{MANIFEST}", f"/{INDEX}")):
-            continue
-        folder = name.rpartition("/")[0] + "/"
-        sizes = {
-            info.filename.removeprefix(folder): info.file_size
-            for info in wheel.infolist()
-            if info.filename.startswith(folder)
-        }
-        package = name.partition(f"/{BUNDLE}")[0].replace("/", ".")
-        read = functools.partial(_read, str(wheel.filename), folder)
-        yield from _in_bundle(package, folder, sizes, read)
+def _in_archive(path: Path, wheel: zipfile.ZipFile) -> Iterator[FoundManifest]:
+    sizes = {info.filename: info.file_size for info in members(path, wheel)}
+    folders = dict.fromkeys(
+        name.rpartition("/")[0] + "/" for name in sizes if name.endswith((f"/{MANIFEST}", f"/{INDEX}"))
+    )
+    for folder in folders:
+        own = {name.removeprefix(folder): size for name, size in sizes.items() if name.startswith(folder)}
+        package = folder.partition(f"/{BUNDLE}")[0].replace("/", ".")
+        yield from _in_bundle(package, folder, own, functools.partial(_read, path, folder))
 
 
-def _read(wheel: str, folder: str, name: str) -> bytes:
-    with zipfile.ZipFile(wheel) as archive:
-        return archive.read(folder + name)
+def _read(wheel: Path, folder: str, name: str) -> bytes:
+    with open_wheel(wheel) as archive:
+        return read_member(wheel, archive, folder + name)
 
 
 def _in_package(package: str) -> list[FoundManifest]:
@@ -185,7 +194,10 @@ def _in_package(package: str) -> list[FoundManifest]:
 
 
 def _read_below(folder: Path, name: str) -> bytes:
-    return (folder / name).read_bytes()
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise OutsideError(f"{folder / name} cannot be read: {error.strerror or error}") from error
 
 
 def _in_bundle(
@@ -193,32 +205,26 @@ def _in_bundle(
 ) -> Iterator[FoundManifest]:
     """What a bundle's folder holds: as the runtime reads it, a manifest first."""
     if _FILE in sizes:
-        manifest = _parse(read(_FILE), folder + _FILE)
-        yield FoundManifest(package, manifest, sizes, read)
+        content = read(_FILE)
+        manifest = read_manifest(content, folder + _FILE)
+        yield FoundManifest(package, folder + _FILE, manifest, content, sizes, read)
         return
     cells = runtime("cells")
-    index = _checked(read(_INDEX_FILE), folder + _INDEX_FILE, cells.check_index)
-    for each in index:
-        name = cells.manifest_of(each["name"])
+    index = read_index(read(_INDEX_FILE), folder + _INDEX_FILE)
+    if not all(cells.is_name(each.name) for each in index.cells):
+        raise OutsideError(f"{folder}{_INDEX_FILE} is damaged: it has what is no name of a cell")
+    for each in index.cells:
+        name = cells.manifest_of(each.name)
         if name not in sizes:
-            raise ManifestError(f"{folder}{name} is missing")
-        manifest = _checked(read(name), folder + name, runtime("manifest").check_manifest)
-        places = {path: cells.stored_as(path, digest) for path, digest in manifest["files"].items()}
+            raise OutsideError(f"{folder}{name} is missing")
+        content = read(name)
+        manifest = read_manifest(content, folder + name)
+        check_whole(manifest, folder + name)
+        places = {path: cells.stored_as(path, digest) for path, digest in manifest.files.items()}
         places[_FILE] = name
-        yield FoundManifest(
-            package,
-            manifest,
-            {path: sizes[place] for path, place in places.items() if place in sizes},
-            functools.partial(_read_stored, read, places),
-            merged=True,
-        )
-
-
-def _checked(content: bytes, name: str, check: Callable[[Any, str], Any]) -> Any:
-    try:
-        return check(_parse(content, name), name)
-    except runtime("errors").Unfit as error:
-        raise ManifestError(str(error)) from None
+        own = {path: sizes[place] for path, place in places.items() if place in sizes}
+        stored = functools.partial(_read_stored, read, places)
+        yield FoundManifest(package, folder + name, manifest, content, own, stored, merged=True)
 
 
 def _read_stored(read: Callable[[str], bytes], places: dict[str, str], name: str) -> bytes:
@@ -247,18 +253,8 @@ def _package_folders(package: str) -> list[str]:
     return list(spec.submodule_search_locations)
 
 
-def _parse(content: bytes, name: str) -> dict[str, Any]:
-    try:
-        manifest = json.loads(content)
-    except ValueError as error:
-        raise ManifestError(f"{name} is damaged: {error}") from error
-    if not isinstance(manifest, dict):
-        raise ManifestError(f"{name} is damaged: expected a JSON object")
-    return manifest
-
-
 def entrypoint_names(bundle: FoundManifest) -> list[str]:
-    return [entrypoint["name"] for entrypoint in bundle.manifest.get("entrypoints", [])]
+    return [entrypoint.name for entrypoint in bundle.manifest.entrypoints]
 
 
 def entrypoints_of(found: list[FoundManifest], name: str | None) -> list[tuple[str, Entrypoint]]:
@@ -271,28 +267,19 @@ def entrypoints_of(found: list[FoundManifest], name: str | None) -> list[tuple[s
     return [
         (bundle.package, _entrypoint(bundle, record))
         for bundle in bundles
-        for record in bundle.manifest.get("entrypoints", [])
-        if name in (None, record["name"])
+        for record in bundle.manifest.entrypoints
+        if name in (None, record.name)
     ]
 
 
-def _entrypoint(bundle: FoundManifest, record: dict[str, Any]) -> Entrypoint:
-    recipe = record.get("recipe")
-    if recipe is None:  # of a version before there were recipes
-        version = bundle.manifest.get("built_with", {}).get("hatch_precompile")
+def _entrypoint(bundle: FoundManifest, record: EntrypointRecord) -> Entrypoint:
+    if record.recipe is None:  # of a version before there were recipes
+        version = bundle.built_with.get("hatch_precompile")
         raise ManifestError(
-            f"the bundle of {bundle.package} does not say what makes the samples of {record['name']}; "
+            f"the bundle of {bundle.package} does not say what makes the samples of {record.name}; "
             f"it was built by hatch-precompile {version}"
         )
-    return Entrypoint(**recipe, **{key: record[key] for key in ("target", "name", "mode", "activate")})
-
-
-def graph_files(graph: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Variant to the files a graph is called through: its library, or a Python wrapper and its kernels."""
-    files = {variant: [path] for variant, path in (graph.get("libraries") or {}).items()}
-    for variant, path in (graph.get("python") or {}).items():
-        files[variant] = [path, *graph["kernels"][variant]]
-    return files
+    return configured(record, bundle.where)
 
 
 def with_entrypoint(found: list[FoundManifest], name: str) -> list[FoundManifest]:
@@ -324,57 +311,54 @@ def importable(wheel_or_package: str) -> Iterator[tuple[list[FoundManifest], lis
         yield found, []
         return
     with tempfile.TemporaryDirectory(prefix="hatch-precompile-") as folder:
-        with zipfile.ZipFile(path) as wheel:
-            wheel.extractall(folder)
+        with open_wheel(path) as wheel, reading(path):
+            wheel.extractall(folder, members(path, wheel))
         yield found, [Path(folder)]
 
 
 def guards_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
     """The readable guard source of each entry of an entrypoint, by its file."""
-    return _texts(bundle, [entry["source"] for entry in _entries(bundle, entrypoint)])
+    return _texts(bundle, [entry.source for entry in _entries(bundle, entrypoint)])
 
 
 def graphs_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
     """The graphs an entrypoint runs, as they were captured, by their files."""
-    numbers = dict.fromkeys(number for entry in _entries(bundle, entrypoint) for number in entry["graphs"])
-    return _texts(bundle, [bundle.manifest["graphs"][number]["readable"] for number in numbers])
+    numbers = dict.fromkeys(number for entry in _entries(bundle, entrypoint) for number in entry.graphs)
+    return _texts(bundle, [bundle.manifest.graphs[number].readable for number in numbers])
 
 
 def bytecode_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
-    """What each entry of an entrypoint runs, disassembled, by entry.
+    """What each entry of an entrypoint runs, disassembled by another process, by entry.
 
     Raises ManifestError under another Python than the bundle's: marshal reads its own bytecode only.
     """
-    magic = bundle.manifest.get("built_with", {}).get("magic")
-    if magic != importlib.util.MAGIC_NUMBER.hex():
-        raise ManifestError(f"its bytecode is of Python {bundle.manifest['built_with'].get('python')}")
+    if not _is_of_this_python(bundle):
+        raise ManifestError(f"its bytecode is of Python {bundle.built_with.get('python')}")
     texts = {}
     for frame in _frames(bundle, entrypoint):
-        heads = marshal.loads(verified(bundle, frame["heads"]))
-        for number, head in enumerate(heads):
-            _, code, _, _ = marshal.loads(head)
-            text = io.StringIO()
-            dis.dis(code, file=text)
-            texts[f"{frame['qualname']}, entry {number}"] = text.getvalue()
+        heads = split_heads(verified(bundle, frame.heads), frame.heads)
+        for number, text in enumerate(disassembled(heads, frame.heads)):
+            texts[f"{frame.qualname}, entry {number}"] = text
     return texts
 
 
-def _frames(bundle: FoundManifest, entrypoint: str) -> list[dict[str, Any]]:
-    numbers = next(each["frames"] for each in bundle.manifest["entrypoints"] if each["name"] == entrypoint)
-    return [bundle.manifest["frames"][number] for number in numbers]
+def _frames(bundle: FoundManifest, entrypoint: str) -> list[FrameRecord]:
+    manifest = bundle.whole
+    record = manifest.entrypoint(entrypoint)
+    return [manifest.frames[number] for number in record.frames] if record is not None else []
 
 
-def _entries(bundle: FoundManifest, entrypoint: str) -> list[dict[str, Any]]:
-    return [entry for frame in _frames(bundle, entrypoint) for entry in frame["entries"]]
+def _entries(bundle: FoundManifest, entrypoint: str) -> list[EntryRecord]:
+    return [entry for frame in _frames(bundle, entrypoint) for entry in frame.entries]
 
 
 def _texts(bundle: FoundManifest, names: list[str]) -> dict[str, str]:
-    return {name: verified(bundle, name).decode() for name in names}
+    return {name: verified(bundle, name).decode("utf-8", "replace") for name in names}
 
 
 def verified(bundle: FoundManifest, name: str) -> bytes:
-    """The content of a file, as it was built. Raises ManifestError if it is another."""
+    """The content of a file, as it was built. Raises OutsideError if it is another."""
     content = bundle.read(name)
-    if hashlib.sha256(content).hexdigest() != bundle.manifest["files"].get(name):
-        raise ManifestError(f"{name} is damaged: its sha256 is not the manifest's")
+    if hashlib.sha256(content).hexdigest() != bundle.manifest.files.get(name):
+        raise OutsideError(f"{name} is damaged: its sha256 is not the manifest's")
     return content

@@ -19,10 +19,11 @@ from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.cells import Shard
 from hatch_precompile.config.variants import Variant
+from hatch_precompile.outside.manifests import Part
 from hatch_precompile.records import CAPTURE, MARSHAL, Capture, FrameRecord, GraphRecord
 from hatch_precompile.runtime import runtime_directory
 
-__all__ = ["Part", "built_with", "write_bundle", "write_runtime"]
+__all__ = ["built_with", "part_of", "write_bundle", "write_runtime"]
 
 
 def write_runtime(directory: Path) -> None:
@@ -72,16 +73,9 @@ def write_bundle(
     return sorted(directory.rglob("*.so"))
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A shard, in its manifest. `entrypoints`: all that the configuration has, in its order."""
-
-    shard: int
-    of: int
-    entrypoints: list[str]
-
-    @classmethod
-    def of_shard(cls, shard: Shard, entrypoints: Sequence[Entrypoint]) -> Part:
-        return cls(shard.number, shard.of, [entrypoint.name for entrypoint in entrypoints])
+def part_of(shard: Shard, entrypoints: Sequence[Entrypoint]) -> Part:
+    """What a manifest says of a shard. entrypoints: all that the configuration has."""
+    return Part(shard.number, shard.of, [entrypoint.name for entrypoint in entrypoints])
 
 
 def built_with(torch: str, torch_git: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from hatch_precompile.cli.init import init
 from hatch_precompile.cli.inspect import inspect
 from hatch_precompile.cli.merge import merge
 from hatch_precompile.cli.plan import plan
+from hatch_precompile.cli.printing import Commands
 from hatch_precompile.cli.suggest import suggest
 from hatch_precompile.cli.verify import verify
 from hatch_precompile.processes import stopping_children
@@ -22,7 +23,7 @@ from hatch_precompile.processes import stopping_children
 __all__ = ["main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="hatch-precompile")
 @click.pass_context
 def main(context: click.Context) -> None:

@@ -11,8 +11,9 @@ import click
 import msgspec
 from rich.console import Console
 
-from hatch_precompile.bundle.reader import ManifestError, entrypoints_of, importable
-from hatch_precompile.cli.printing import note, table
+from hatch_precompile.bundle.reader import entrypoints_of, importable
+from hatch_precompile.cli.printing import note, say, table
+from hatch_precompile.errors import BuildError
 
 __all__ = ["bench"]
 
@@ -45,7 +46,7 @@ def bench(wheel_or_package: str, entrypoint: str | None, runs: int, timeout: flo
                 for number, (package, each) in enumerate(entrypoints_of(found, entrypoint))
                 for figures in _measured(package, each, paths, Path(work, str(number)), runs, timeout)
             ]
-    except ManifestError as error:
+    except BuildError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -85,7 +86,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     Console(highlight=False).print(table("medians", columns, lines))
     for row in rows:
         if row["problem"]:
-            click.echo(f"{row['package']}:{row['entrypoint']}: {row['way']}: {row['problem']}")
+            say(f"{row['package']}:{row['entrypoint']}: {row['way']}: {row['problem']}")
 
 
 def _number(figure: float | None, form: str) -> str | None:

@@ -15,7 +15,7 @@ from rich.live import Live
 
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find
 from hatch_precompile.cli.build_matrix import Places, build_one_cell, build_whole
-from hatch_precompile.cli.printing import note
+from hatch_precompile.cli.printing import note, say
 from hatch_precompile.cli.progress import Board
 from hatch_precompile.cli.summary import entrypoints, entrypoints_table
 from hatch_precompile.errors import BuildError, ConfigError
@@ -170,7 +170,7 @@ def _summary(built: Built, bundles: list[FoundManifest], board: Board, seconds: 
 def _show(summary: dict[str, Any]) -> None:
     Console(highlight=False).print(entrypoints_table("compiled", summary["entrypoints"]))
     for problem in summary["left_out"]:
-        click.echo(problem)
+        say(problem)
     if summary["report"] is not None:
-        click.echo(f"the report of the build is {summary['report']}")
-    click.echo(f"{summary['wheel']}, {in_bytes(summary['bytes'])}, {summary['seconds']:.0f} s")
+        say(f"the report of the build is {summary['report']}")
+    say(f"{summary['wheel']}, {in_bytes(summary['bytes'])}, {summary['seconds']:.0f} s")

@@ -16,7 +16,7 @@ from rich.live import Live
 
 from hatch_precompile.bundle.reader import find_cells
 from hatch_precompile.cli.matrix_progress import MatrixBoard
-from hatch_precompile.cli.printing import note
+from hatch_precompile.cli.printing import note, say
 from hatch_precompile.cli.progress import Board
 from hatch_precompile.cli.summary import entrypoints, entrypoints_table
 from hatch_precompile.config.cells import Cell
@@ -190,13 +190,13 @@ def _show(summary: dict[str, Any]) -> None:
     console = Console(highlight=False)
     for cell in summary["cells"]:
         if cell["problem"] is not None:
-            click.echo(f"{cell['name']}: failed: {cell['problem']}")
+            say(f"{cell['name']}: failed: {cell['problem']}")
             continue
         took = "by an earlier run" if cell["seconds"] is None else f"{cell['seconds']:.0f} s"
         console.print(entrypoints_table(f"{cell['name']}, {took}", cell["entrypoints"]))
         for problem in cell["left_out"]:
-            click.echo(f"{cell['name']}: {problem}")
+            say(f"{cell['name']}: {problem}")
     if summary["report"] is not None:
-        click.echo(f"the report of all cells is {summary['report']}")
+        say(f"the report of all cells is {summary['report']}")
     if summary["wheel"] is not None:
-        click.echo(f"{summary['wheel']}, {in_bytes(summary['bytes'])}, {summary['seconds']:.0f} s")
+        say(f"{summary['wheel']}, {in_bytes(summary['bytes'])}, {summary['seconds']:.0f} s")

@@ -6,6 +6,8 @@ import json
 
 import click
 
+from hatch_precompile.cli.printing import say
+
 __all__ = ["explain"]
 
 
@@ -43,8 +45,8 @@ def explain(entrypoint: str, inputs: str, mode: str, as_json: bool) -> None:
         click.echo(json.dumps(reports, indent=2))
     else:
         for report in reports:
-            click.echo(f"entry {report['entry']}: {'hit' if report['hit'] else report['reason']}")
+            say(f"entry {report['entry']}: {'hit' if report['hit'] else report['reason']}")
             if report["remedy"]:
-                click.echo(f"  to make it hit: {report['remedy']}")
+                say(f"  to make it hit: {report['remedy']}")
     if not any(report["hit"] for report in reports):
         raise SystemExit(1)

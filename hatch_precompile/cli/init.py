@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hatch_precompile.cli.printing import note
+from hatch_precompile.cli.printing import note, say
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.frontends.project import read_project
 
@@ -60,4 +60,4 @@ def _show(proposal: Proposal, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(proposal), indent=2))
     else:
-        click.echo(proposal.toml, nl=False)
+        say(proposal.toml, end="")

@@ -10,20 +10,22 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from hatch_precompile.bundle.cells import CellSize, cells_beside
 from hatch_precompile.bundle.reader import (
     FoundManifest,
-    ManifestError,
     bytecode_of,
     find,
-    graph_files,
     graphs_of,
     guards_of,
     with_entrypoint,
 )
-from hatch_precompile.cli.printing import count, table
+from hatch_precompile.cli.printing import say, table
+from hatch_precompile.errors import BuildError
 from hatch_precompile.formatting import in_bytes
+from hatch_precompile.outside.manifests import EntrypointRecord, FrameRecord, Manifest
+from hatch_precompile.quoting import in_a_comment
 
 __all__ = ["inspect", "show"]
 
@@ -60,14 +62,14 @@ def inspect(
             for what, name in asked.items()
             if name is not None
         }
-    except ManifestError as error:
+    except BuildError as error:
         raise click.UsageError(str(error)) from error
     for by_package in texts.values():
         if as_json:
             click.echo(json.dumps(by_package, indent=2))
         else:
             for text in [text for by_file in by_package.values() for text in by_file.values()]:
-                click.echo(text)
+                say(text)
     if texts:
         return
     if as_json:
@@ -83,10 +85,11 @@ def inspect(
 
 
 def _as_json(bundle: FoundManifest, cells: list[CellSize]) -> dict[str, Any]:
-    """A manifest; of a merged wheel with the cells that there are."""
+    """A manifest as it was written; of a merged wheel with the cells that there are."""
+    manifest: dict[str, Any] = json.loads(bundle.content)
     if not cells:
-        return bundle.manifest
-    return {**bundle.manifest, "cell": bundle.cell, "cells": [dataclasses.asdict(each) for each in cells]}
+        return manifest
+    return {**manifest, "cell": bundle.cell, "cells": [dataclasses.asdict(each) for each in cells]}
 
 
 def _cells(bundle: FoundManifest, cells: list[CellSize]) -> Table:
@@ -105,66 +108,62 @@ def _cells(bundle: FoundManifest, cells: list[CellSize]) -> Table:
 def show(bundle: FoundManifest, console: Console) -> None:
     manifest = bundle.manifest
     total = sum(bundle.sizes.values())
+    number = "?" if manifest.format is None else manifest.format
     console.print(
-        f"[bold]{bundle.package}[/]: bundle format {manifest.get('format', '?')}, "
-        f"{len(bundle.sizes)} files, {in_bytes(total)}"
+        Text.assemble((in_a_comment(bundle.package), "bold"), f": bundle format {number}, "), end=""
     )
-    built_with = manifest.get("built_with", {})
-    console.print(
-        "built with " + ", ".join(f"{key} {value}" for key, value in built_with.items()), soft_wrap=True
-    )
-    console.print(_entrypoints(manifest.get("entrypoints", [])))
-    for entrypoint in manifest.get("entrypoints", []):
-        for skipped in entrypoint.get("skipped", []):
-            words = (
-                f"{entrypoint.get('name')}: {skipped.get('function')} runs as Python: {skipped.get('reason')}"
-            )
-            console.print(words, soft_wrap=True, markup=False)
-    console.print(_frames(manifest.get("frames", [])))
+    console.print(f"{len(bundle.sizes)} files, {in_bytes(total)}")
+    _line(console, "built with " + ", ".join(f"{key} {value}" for key, value in bundle.built_with.items()))
+    console.print(_entrypoints(manifest.entrypoints))
+    for entrypoint in manifest.entrypoints:
+        for skipped in entrypoint.skipped:
+            _line(console, f"{entrypoint.name}: {skipped.function} runs as Python: {skipped.reason}")
+    console.print(_frames(manifest.frames))
     console.print(_libraries(manifest, bundle.sizes))
-    console.print(_guards(manifest.get("frames", [])))
+    console.print(_guards(manifest.frames))
 
 
-def _entrypoints(entrypoints: list[dict[str, Any]]) -> Table:
+def _line(console: Console, text: str) -> None:
+    console.print(Text(in_a_comment(text)), soft_wrap=True)
+
+
+def _entrypoints(entrypoints: list[EntrypointRecord]) -> Table:
     rows = (
         [
-            entry.get("name"),
-            entry.get("target"),
-            mode if isinstance(mode := entry.get("mode"), str) else ", ".join(mode or ()),
-            entry.get("activate"),
-            entry.get("on_miss"),
-            count(entry.get("samples")),
-            count(entry.get("frames")),
+            entry.name,
+            entry.target,
+            entry.mode if isinstance(entry.mode, str) else ", ".join(entry.mode),
+            entry.activate,
+            entry.on_miss,
+            entry.samples,
+            len(entry.frames),
         ]
         for entry in entrypoints
     )
     return table("entrypoints", ["name", "target", "mode", "activate", "on miss", "samples", "frames"], rows)
 
 
-def _frames(frames: list[dict[str, Any]]) -> Table:
-    rows = (
-        [f"{frame.get('module')}:{frame.get('qualname')}", count(frame.get("entries"))] for frame in frames
-    )
+def _frames(frames: list[FrameRecord]) -> Table:
+    rows = ([f"{frame.module}:{frame.qualname}", len(frame.entries)] for frame in frames)
     return table("frames", ["code", "entries"], rows)
 
 
-def _libraries(manifest: dict[str, Any], sizes: dict[str, int]) -> Table:
+def _libraries(manifest: Manifest, sizes: dict[str, int]) -> Table:
     """One row a variant: what a CPU must have, and what its libraries weigh."""
-    graphs = [graph_files(graph) for graph in manifest.get("graphs", [])]
+    graphs = [graph.files() for graph in manifest.graphs]
     rows = []
-    for variant in manifest.get("variants", []):
-        name = variant.get("name")
-        compiled = [files[name] for files in graphs if name in files]
+    for variant in manifest.variants:
+        compiled = [files[variant.name] for files in graphs if variant.name in files]
         weight = sum(sizes.get(path, 0) for files in compiled for path in files)
-        requires = ", ".join(variant.get("requires") or []) or "nothing"
-        rows.append([name, f"{len(compiled)} of {len(graphs)}", in_bytes(weight), requires])
+        requires = ", ".join(variant.requires) or "nothing"
+        rows.append([variant.name, f"{len(compiled)} of {len(graphs)}", in_bytes(weight), requires])
     return table("variants", ["name", "graphs", "size", "the CPU must have"], rows)
 
 
-def _guards(frames: list[dict[str, Any]]) -> Table:
+def _guards(frames: list[FrameRecord]) -> Table:
     """How many checks of each kind all entries make together."""
     kinds: Counter[str] = Counter()
     for frame in frames:
-        for entry in frame.get("entries", []):
-            kinds.update(entry.get("by_kind") or {})
+        for entry in frame.entries:
+            kinds.update(entry.by_kind)
     return table("guards", ["kind", "checks"], [[kind, number] for kind, number in kinds.most_common()])

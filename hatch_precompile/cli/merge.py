@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from hatch_precompile.cli.printing import say
 from hatch_precompile.errors import BuildError
 from hatch_precompile.formatting import in_bytes
 
@@ -41,8 +42,8 @@ def merge(wheels: tuple[Path, ...], outdir: Path, as_json: bool) -> None:
         click.echo(json.dumps({**dataclasses.asdict(merged), "wheel": str(merged.wheel)}, indent=2))
         return
     for cell in merged.cells:
-        click.echo(cell)
+        say(cell)
     if merged.missing:
-        click.echo(f"not in it: {', '.join(merged.missing)}")
+        say(f"not in it: {', '.join(merged.missing)}")
     shared = f", {in_bytes(merged.shared_bytes)} stored once" if merged.shared_bytes else ""
-    click.echo(f"{merged.wheel}, {in_bytes(merged.bytes)}{shared}, requires {merged.requires or 'no torch'}")
+    say(f"{merged.wheel}, {in_bytes(merged.bytes)}{shared}, requires {merged.requires or 'no torch'}")

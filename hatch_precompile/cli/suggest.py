@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from hatch_precompile.cli.printing import note
+from hatch_precompile.cli.printing import note, say
 from hatch_precompile.config import load
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.frontends.project import read_project, tables_of
@@ -59,7 +59,7 @@ def suggest(project: Path, records: tuple[Path, ...], rare: float, write: Path |
     if as_json:
         click.echo(json.dumps([_as_json(each, file) for each in found], indent=2))
     else:
-        click.echo("\n".join(toml_of(each, file) for each in found), nl=False)
+        say("\n".join(toml_of(each, file) for each in found), end="")
     for text in notes:
         note(text)
     if write is None:

@@ -11,6 +11,7 @@ from hatch_precompile.bundle.reader import FoundManifest
 from hatch_precompile.cli.printing import table
 from hatch_precompile.cli.progress import Board
 from hatch_precompile.formatting import in_bytes
+from hatch_precompile.outside.manifests import EntrypointRecord
 
 __all__ = ["entrypoints", "entrypoints_table"]
 
@@ -18,7 +19,7 @@ __all__ = ["entrypoints", "entrypoints_table"]
 def entrypoints(bundles: Iterable[FoundManifest], board: Board) -> list[dict[str, Any]]:
     """What was compiled, from the bundles and from what was told while they were built."""
     return [
-        _entrypoint(bundle, record, board) for bundle in bundles for record in bundle.manifest["entrypoints"]
+        _entrypoint(bundle, record, board) for bundle in bundles for record in bundle.manifest.entrypoints
     ]
 
 
@@ -41,15 +42,15 @@ def entrypoints_table(title: str, compiled: Iterable[dict[str, Any]]) -> Table:
     return table(title, columns, rows)
 
 
-def _entrypoint(bundle: FoundManifest, record: dict[str, Any], board: Board) -> dict[str, Any]:
-    row = board.rows.get(record["name"])
-    prefix = f"{record['name']}/graphs/"
+def _entrypoint(bundle: FoundManifest, record: EntrypointRecord, board: Board) -> dict[str, Any]:
+    row = board.rows.get(record.name)
+    prefix = f"{record.name}/graphs/"
     libraries = [name for name in bundle.sizes if name.startswith(prefix) and name.endswith(".so")]
     return {
         "package": bundle.package,
-        "name": record["name"],
-        "target": record["target"],
-        "samples": record["samples"],
+        "name": record.name,
+        "target": record.target,
+        "samples": record.samples,
         "entries": row.entries if row else None,
         "graphs": row.graphs if row else None,
         "library_bytes": sum(bundle.sizes[name] for name in libraries),

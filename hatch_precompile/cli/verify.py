@@ -11,9 +11,9 @@ import click
 import msgspec
 from rich.console import Console
 
-from hatch_precompile.bundle.reader import ManifestError, entrypoints_of, importable
-from hatch_precompile.cli.printing import note, table
-from hatch_precompile.errors import VerifyError
+from hatch_precompile.bundle.reader import entrypoints_of, importable
+from hatch_precompile.cli.printing import note, say, table
+from hatch_precompile.errors import BuildError, VerifyError
 
 __all__ = ["verify"]
 
@@ -42,7 +42,7 @@ def verify(wheel_or_package: str, entrypoint: str | None, timeout: float, as_jso
                 _report(package, each, paths, Path(work, str(number)), timeout)
                 for number, (package, each) in enumerate(entrypoints_of(found, entrypoint))
             ]
-    except ManifestError as error:
+    except BuildError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
         click.echo(json.dumps(reports, indent=2))
@@ -97,7 +97,7 @@ def _show(reports: list[dict[str, Any]]) -> None:
         table("samples", ["entrypoint", "sample", "served", "beside eager", "seconds"], rows)
     )
     for problem in problems:
-        click.echo(problem)
+        say(problem)
 
 
 def _agreement(result: dict[str, Any]) -> str:

@@ -27,7 +27,10 @@ from hatch_precompile.config.reading import (
 )
 from hatch_precompile.errors import ConfigError
 
-__all__ = ["HATCH_KEYS", "Config", "Dimension", "Entrypoint", "Matrix", "load"]
+__all__ = ["HATCH_KEYS", "RESERVED", "Config", "Dimension", "Entrypoint", "Matrix", "load"]
+
+RESERVED = frozenset({"manifest.json", "cells.json"})
+"""No names of entrypoints, which are those of folders: a bundle has files of these names."""
 
 _IDENTIFIER = r"[^\W\d]\w*"
 _DOTTED = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*"
@@ -291,6 +294,11 @@ def _entrypoints(value: object, path: str) -> tuple[Entrypoint, ...]:
         raise ConfigError(f"{path}: expected at least one entrypoint, got none")
     entrypoints = [_entrypoint(item, f"{path}[{index}]") for index, item in enumerate(value)]
     check_distinct((f"{path}[{i}].name", item.name) for i, item in enumerate(entrypoints) if item.name)
+    for index, item in enumerate(entrypoints):
+        if item.name in RESERVED:
+            raise ConfigError(
+                f'{path}[{index}].name: "{item.name}" is a file of the bundle; choose another name'
+            )
     return tuple(_named(entrypoints))
 
 

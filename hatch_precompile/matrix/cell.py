@@ -21,6 +21,7 @@ from hatch_precompile.frontends.common import REUSE, SHARD
 from hatch_precompile.frontends.pep517 import Built, build_wheel
 from hatch_precompile.matrix.environment import Environment, make_environment
 from hatch_precompile.matrix.source import Source
+from hatch_precompile.outside.names import is_file_name
 from hatch_precompile.processes import commands_of, stopping_children
 from hatch_precompile.wheel.contents import page_path
 
@@ -55,7 +56,10 @@ class BuiltCell:
     seconds: float
 
     def write(self, folder: Path) -> Built:
-        """The files in a folder, which is made if it is not there."""
+        """The files in a folder, which is made if it is not there. Raises BuildError where the worker that
+        answers names the wheel as no wheel is named."""
+        if not (is_file_name(self.name) and self.name.endswith(".whl")):
+            raise BuildError(f"the worker that built {self.cell.name} calls its wheel {self.name!r}")
         folder.mkdir(parents=True, exist_ok=True)
         wheel = folder / self.name
         wheel.write_bytes(self.wheel)

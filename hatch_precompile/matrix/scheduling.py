@@ -89,8 +89,18 @@ class _Work:
         except Exception as error:
             self._lost(task, error)
         else:
+            self._take(task, built)
+
+    def _take(self, task: Task, built: BuiltCell) -> None:
+        if built.cell != task.cell:
+            self._fail(task.cell, BuildError(f"its worker answered with {built.cell.name}"))
+            return
+        try:
             self._on_done(built)
-            self._on_state(task.cell, "built", "")
+        except BuildError as error:
+            self._fail(task.cell, error)
+            return
+        self._on_state(task.cell, "built", "")
 
     def _lost(self, task: Task, error: Exception) -> None:
         reason = f"its worker was lost: {type(error).__name__}: {error}"

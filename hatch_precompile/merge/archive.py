@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import io
 import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from hatch_precompile.errors import BuildError
+from hatch_precompile.outside.wheels import members, open_wheel, read_member, reading
 
 __all__ = ["Content", "OpenWheels", "read_archive"]
 
@@ -36,13 +37,13 @@ class Content:
 
     def chunks(self, wheels: OpenWheels) -> Iterator[bytes]:
         """What is in it, part by part. Raises BuildError where it cannot be read."""
-        with _reading(self.wheel, self.name):
+        with reading(self.wheel, self.name):
             yield from _chunks(wheels.archive(self.wheel), self.name)
 
     def read(self) -> bytes:
         """All that is in it. Raises BuildError where it cannot be read."""
-        with OpenWheels() as wheels:
-            return b"".join(self.chunks(wheels))
+        with open_wheel(self.wheel) as archive:
+            return read_member(self.wheel, archive, self.name)
 
 
 class OpenWheels(ExitStack):
@@ -64,26 +65,11 @@ def _chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
             yield chunk
 
 
-@contextmanager
-def _reading(wheel: Path, name: str = "") -> Iterator[None]:
-    what = f"{name} of {wheel}" if name else str(wheel)
-    try:
-        yield
-    except zipfile.BadZipFile as error:
-        raise BuildError(
-            f"{what} is damaged: {error}" if name else f"{wheel} is not a wheel: {error}"
-        ) from error
-    except (zlib.error, EOFError) as error:
-        raise BuildError(f"{what} is damaged: {error}") from error
-    except (OSError, RuntimeError) as error:  # RuntimeError: encrypted, or a compression that is not known
-        raise BuildError(f"{what} cannot be read: {error}") from error
-
-
 def read_archive(wheel: Path) -> dict[str, Content]:
     """All files of a wheel but its RECORD, by name. Raises BuildError where one is not what RECORD says."""
-    with _reading(wheel), zipfile.ZipFile(wheel) as archive:
-        infos = [info for info in archive.infolist() if not info.is_dir()]
-        _check_names(wheel, [info.filename for info in infos])
+    with open_wheel(wheel) as archive:
+        infos = members(wheel, archive)
+        _check_unsigned(wheel, infos)
         files = {info.filename: _content(wheel, archive, info) for info in infos}
     records = [name for name in files if _is_record(name)]
     if len(records) != 1:
@@ -98,20 +84,17 @@ def _is_record(name: str) -> bool:
     return len(path.parts) == 2 and path.parts[0].endswith(".dist-info") and path.name == "RECORD"
 
 
-def _check_names(wheel: Path, names: list[str]) -> None:
-    for name in names:
-        if "\\" in name or "\0" in name or name.startswith("/") or {"", ".", ".."} & set(name.split("/")):
-            raise BuildError(f"{wheel} holds {name!r}, which leads out of the wheel")
-        if PurePosixPath(name).name in _SIGNATURES and ".dist-info/" in name:
-            raise BuildError(f"{wheel} is signed ({name}), and no signature stands for a merged wheel")
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise BuildError(f"{wheel} holds {twice[0]} twice")
+def _check_unsigned(wheel: Path, infos: list[zipfile.ZipInfo]) -> None:
+    for info in infos:
+        if PurePosixPath(info.filename).name in _SIGNATURES and ".dist-info/" in info.filename:
+            raise BuildError(
+                f"{wheel} is signed ({info.filename}), and no signature stands for a merged wheel"
+            )
 
 
 def _content(wheel: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Content:
     digest = hashlib.sha256()
-    with _reading(wheel, info.filename):
+    with reading(wheel, info.filename):
         for chunk in _chunks(archive, info.filename):
             digest.update(chunk)
     executable = bool(info.external_attr >> 16 & 0o111)
@@ -120,9 +103,10 @@ def _content(wheel: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Co
 
 def _check_record(wheel: Path, files: dict[str, Content], record: str) -> None:
     try:
-        rows = [row for row in csv.reader(files[record].read().decode().splitlines()) if row]
+        # Not splitlines(): a name may hold a character that ends a line for people.
+        rows = [row for row in csv.reader(io.StringIO(files[record].read().decode(), newline="")) if row]
         listed = {name: digest for name, digest, _ in rows if name != record}
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         raise BuildError(f"{record} of {wheel} is damaged: {error}") from error
     for name, content in files.items():
         if name == record:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
 from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content
+from hatch_precompile.outside.manifests import read_index, read_manifest
+from hatch_precompile.outside.whole import check_whole
 from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
 
 __all__ = ["Cell", "in_order", "take_bundles"]
@@ -84,15 +84,17 @@ def _cells_of(wheel: Path, folder: str, files: dict[str, Content]) -> dict[str, 
 
 def _indexed(where: str, files: dict[str, Content], index: str) -> list[Cell]:
     rules = runtime("cells")
-    listed = _checked(where, files[index], rules.check_index)
+    listed = read_index(files[index].read(), f"{where}: {index}")
     cells = []
-    for each in listed:
-        path = rules.manifest_of(each["name"])
+    for each in listed.cells:
+        path = rules.manifest_of(each.name)
+        if not rules.is_name(each.name):
+            raise BuildError(f"{where} is damaged: {index} lists {each.name!r}, which is no name of a cell")
         if path not in files:
             raise BuildError(f"{where} lacks {path}, which {index} lists")
         cell = _cell(where, files, path, rules.stored_as)
-        if any(each[key] != cell.built_with[key] for key in ("magic", "python", "torch")) or (
-            cell.name != each["name"]
+        if cell.name != each.name or any(
+            getattr(each, key) != cell.built_with[key] for key in ("magic", "python", "torch")
         ):
             raise BuildError(f"{where} is damaged: {path} is not of the cell that {index} has")
         cells.append(cell)
@@ -101,44 +103,17 @@ def _indexed(where: str, files: dict[str, Content], index: str) -> list[Cell]:
 
 def _cell(where: str, files: dict[str, Content], path: str, place: Any) -> Cell:
     content = files[path]
-    manifest = _checked(where, content, runtime("manifest").check_manifest)
-    built_with = manifest["built_with"]
-    _check_versions(where, path, built_with)
+    manifest = read_manifest(content.read(), f"{where}: {path}")
+    check_whole(manifest, f"{where}: {path}")
     own = {}
-    for name, digest in manifest["files"].items():
-        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-            raise BuildError(f"{where} is damaged: {path} has no sha256 of {name!r}")
-        if name.startswith("/") or {"", ".", ".."} & set(name.split("/")):
-            raise BuildError(f"{where} is damaged: {path} lists {name!r}, which leads out of the bundle")
+    for name, digest in manifest.files.items():
         found = files.get(place(name, digest))
         if found is None:
             raise BuildError(f"{where} lacks {name}, which {path} lists")
         if found.digest != digest:
             raise BuildError(f"{where} is damaged: {name} has not the sha256 that {path} says")
         own[name] = found
-    name = runtime("manifest").cell_name(built_with)
+    name = runtime("manifest").cell_name(manifest.built_with)
     if not runtime("cells").is_name(name):
         raise BuildError(f"{where} cannot be merged: {name!r}, as {path} has it, is no name of a cell")
-    return Cell(name, content, built_with, own)
-
-
-def _checked(where: str, content: Content, check: Any) -> Any:
-    """What is in a JSON file, if the runtime would read it."""
-    name = content.name.rpartition("/")[2]
-    try:
-        return check(json.loads(content.read()), name)
-    except (ValueError, RecursionError) as error:
-        raise BuildError(f"{where} is damaged: {name} is no JSON: {error}") from error
-    except runtime("errors").Unfit as error:
-        raise BuildError(
-            f"{where} cannot be merged: {str(error).partition(';')[0]}; build the wheel again"
-        ) from None
-
-
-def _check_versions(where: str, path: str, built_with: Mapping[str, str]) -> None:
-    try:
-        Version(built_with["torch"])
-    except InvalidVersion as error:
-        raise BuildError(f"{where} is damaged: {path} names no version of torch: {error}") from error
-    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", built_with["python"]):
-        raise BuildError(f"{where} is damaged: {path} names no version of Python: {built_with['python']!r}")
+    return Cell(name, content, manifest.built_with, own)

@@ -10,11 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
-
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells
-from hatch_precompile.bundle.writer import Part, write_bundle
-from hatch_precompile.config import Entrypoint
+from hatch_precompile.bundle.writer import write_bundle
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content
@@ -22,6 +19,8 @@ from hatch_precompile.merge.metadata import with_tags, with_torch
 from hatch_precompile.merge.tags import merged_tag
 from hatch_precompile.merge.wheels import check_same, read_wheel
 from hatch_precompile.merge.writing import write_wheel
+from hatch_precompile.outside.manifests import Part
+from hatch_precompile.outside.whole import check_whole, configured
 from hatch_precompile.reuse.earlier import Earlier
 
 __all__ = ["with_whole_cells"]
@@ -38,7 +37,7 @@ class _Shard:
     @property
     def versions(self) -> tuple[Any, Any, Any]:
         manifest = self.bundle.manifest
-        return self.bundle.built_with, manifest.get("variants"), manifest.get("format")
+        return self.bundle.built_with, manifest.variants, manifest.format
 
 
 @contextmanager
@@ -69,20 +68,17 @@ def _shard(path: Path) -> _Shard | None:
     """
     try:
         found = find_cells(str(path))
-    except (ManifestError, OSError):
+    except BuildError:
         return None
-    if not any("part" in bundle.manifest for bundle in found):
+    parts = [bundle.manifest.part for bundle in found if bundle.manifest.part is not None]
+    if not parts:
         return None
     if len(found) > 1:
         raise BuildError(f"{path} cannot be merged: it is a shard with {len(found)} bundles")
-    try:
-        part = msgspec.convert(found[0].manifest["part"], Part)
-    except msgspec.ValidationError as error:
-        raise BuildError(
-            f"{path} is damaged: its manifest does not say which shard it is: {error}"
-        ) from error
+    part = parts[0]
     if not 1 <= part.shard <= part.of <= max(len(part.entrypoints), 1):
         raise BuildError(f"{path} is damaged: there is no shard {part.shard} of {part.of}")
+    check_whole(found[0].manifest, f"{path}: {found[0].where}")
     return _Shard(path, found[0], part)
 
 
@@ -95,8 +91,8 @@ def _united(cell: str, parts: list[_Shard], folder: Path) -> Path:
     directory = folder / "bundle"
     try:
         _write(shards, directory, folder / "captures")
-    except (BuildError, ManifestError, KeyError, TypeError, ValueError, EOFError) as error:
-        raise BuildError(f"the shards of {cell} are damaged: {error!r}") from error
+    except BuildError as error:
+        raise BuildError(f"the shards of {cell} are damaged: {error}") from error
     (bundle_folder,) = first.bundles
     tag = merged_tag({wheel.path: wheel.tags for wheel in (first, *others)})
     metadata, about = first.common
@@ -139,9 +135,7 @@ def _all_there(cell: str, parts: list[_Shard]) -> list[_Shard]:
 def _write(shards: list[_Shard], directory: Path, captures: Path) -> None:
     """The bundle of all shards, as if they had been captured together."""
     bundles = [shard.bundle for shard in shards]
-    records = {
-        record["name"]: (bundle, record) for bundle in bundles for record in bundle.manifest["entrypoints"]
-    }
+    records = {record.name: (bundle, record) for bundle in bundles for record in bundle.whole.entrypoints}
     # One that failed, where that is a warning, is in none.
     names = [name for name in shards[0].part.entrypoints if name in records]
     taken = []
@@ -150,14 +144,6 @@ def _write(shards: list[_Shard], directory: Path, captures: Path) -> None:
         captured = Earlier("", bundle).unpack(name, captures / name)
         if captured is None:
             raise ManifestError(f"nothing of {name} can be read")
-        taken.append((_entrypoint(record), captured, captures / name))
-    variants = [
-        Variant(each["name"], tuple(each["requires"]), {}) for each in bundles[0].manifest["variants"]
-    ]
+        taken.append((configured(record, bundle.where), captured, captures / name))
+    variants = [Variant(each.name, tuple(each.requires), {}) for each in bundles[0].whole.variants]
     write_bundle(directory, taken, variants, bundles[0].built_with)
-
-
-def _entrypoint(record: dict[str, Any]) -> Entrypoint:
-    """What a manifest has of the configuration."""
-    given = {key: record[key] for key in ("name", "target", "activate", "on_miss")}
-    return Entrypoint(**given, **record["recipe"], mode=tuple(record["mode"]))

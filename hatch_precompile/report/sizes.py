@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from hatch_precompile.bundle.reader import graph_files
-
 __all__ = ["FAMILIES", "GraphBar", "KindBar", "Share", "graph_bars", "guard_bars", "shares"]
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -118,6 +116,14 @@ def guard_bars(manifest: Mapping[str, Any]) -> list[KindBar]:
 
 def _family(kind: str) -> str:
     return next((family for family, kinds in FAMILIES.items() if kind in kinds), "Python values")
+
+
+def graph_files(graph: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Variant to the files a graph is called through: its library, or a Python wrapper and its kernels."""
+    files = {variant: [path] for variant, path in graph.get("libraries", {}).items()}
+    for variant, path in graph.get("python", {}).items():
+        files[variant] = [path, *graph["kernels"][variant]]
+    return files
 
 
 def _graphs(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

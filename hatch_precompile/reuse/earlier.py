@@ -1,25 +1,33 @@
-"""The bundle of an earlier wheel, given back as the captures that it was written from."""
+"""The bundle of an earlier wheel, given back as the captures that it was written from.
+
+Nothing of it is run, and no name of a file is taken from it: its records are those of outside/, in which
+each name has the form that a capture gives it, and what is written is what these records name.
+"""
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from hatch_precompile.bundle.format import FORMAT
-from hatch_precompile.bundle.reader import (
-    FoundManifest,
-    ManifestError,
-    entrypoint_names,
-    find_cells,
-    verified,
-)
+from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells, verified
 from hatch_precompile.errors import BuildError
-from hatch_precompile.records import CAPTURE, Capture
+from hatch_precompile.outside import manifests
+from hatch_precompile.outside.code import split_heads
+from hatch_precompile.outside.whole import is_of_a_capture
+from hatch_precompile.records import (
+    CAPTURE,
+    Capture,
+    EntryRecord,
+    FrameRecord,
+    GraphRecord,
+    ResumeRecord,
+    SkippedFrame,
+)
 
 __all__ = ["Earlier", "find_earlier"]
 
@@ -37,14 +45,12 @@ class Earlier:
 
         Raises BuildError where a file of it is damaged.
         """
-        if entrypoint not in entrypoint_names(self.bundle):
-            return None
-        record = next(each for each in self.bundle.manifest["entrypoints"] if each["name"] == entrypoint)
-        if "made_from" not in record:
-            return None
         try:
-            return _Unpacking(self, record, directory).run()
-        except ManifestError as error:
+            record = self.bundle.whole.entrypoint(entrypoint)
+            if record is None or record.made_from is None:
+                return None
+            return _Unpacking(self, record, record.made_from, directory).run()
+        except BuildError as error:
             raise BuildError(f"nothing can be taken over from {self.wheel}: {error}") from error
 
 
@@ -56,12 +62,12 @@ def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tu
     """
     try:
         found = [each for each in find_cells(str(wheel)) if each.package == package]
-    except (ManifestError, OSError) as error:
+    except (BuildError, OSError) as error:
         raise BuildError(f"nothing can be taken over from {wheel}: {error}") from error
     if not found:
         return None, f"it has no bundle of {package}"
     for bundle in found:
-        if bundle.manifest.get("format") == FORMAT and bundle.built_with == dict(built_with):
+        if bundle.manifest.format == FORMAT and bundle.built_with == dict(built_with):
             return Earlier(wheel.name, bundle), ""
     nearest = max(found, key=lambda each: len(each.built_with.items() & built_with.items()))
     other = [
@@ -75,97 +81,147 @@ def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tu
 class _Unpacking:
     """One entrypoint's records with their numbers and paths as they were before they met the others'."""
 
-    def __init__(self, earlier: Earlier, record: dict[str, Any], directory: Path) -> None:
+    def __init__(
+        self,
+        earlier: Earlier,
+        record: manifests.EntrypointRecord,
+        made_from: dict[str, str],
+        directory: Path,
+    ) -> None:
         self.bundle = earlier.bundle
-        self.manifest = earlier.bundle.manifest
+        self.manifest = earlier.bundle.whole
         self.record = record
+        self.made_from = made_from
         self.directory = directory
-        self.prefix = f"{record['name']}/"
+        self.prefix = f"{record.name}/"
         self.wheel = earlier.wheel
+        self.written: set[str] = set()
 
     def run(self) -> Capture:
-        graphs = [each for each in self.manifest["graphs"] if each["readable"].startswith(self.prefix)]
-        resumes = [each for each in self.manifest["resumes"] if each["code"].startswith(self.prefix)]
-        self._copy_files()
-        captured = {
-            "name": self.record["name"],
-            "target": self.record["target"],
-            "home": self.record["home"],
-            "kind": self.record["kind"],
-            "samples": self.record["samples"],
-            "frames": [self._frame(number) for number in self.record["frames"]],
-            "graphs": [
-                self._graph(each, self._own(each["readable"]).removesuffix(".txt")) for each in graphs
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for stored in self.manifest.files:
+            if stored.startswith(self.prefix) and is_of_a_capture(stored.removeprefix(self.prefix)):
+                self._taken(stored)
+        result = Capture(
+            name=self.record.name,
+            target=self.record.target,
+            home=self.record.home,
+            kind=self.record.kind,
+            samples=self.record.samples,
+            frames=[self._frame(self.manifest.frames[number]) for number in self.record.frames],
+            graphs=[
+                self._graph(each, f"graphs/{number}")
+                for number, each in enumerate(
+                    each for each in self.manifest.graphs if each.readable.startswith(self.prefix)
+                )
             ],
-            "resumes": [{**each, "code": self._own(each["code"])} for each in resumes],
-            "seconds": 0.0,
-            "skipped": self.record["skipped"],
-            "made_from": self.record["made_from"],
-            "taken_from": self.wheel,
-        }
-        result = msgspec.convert(captured, Capture, str_keys=True)
+            resumes=[
+                ResumeRecord(self._taken(each.code), each.module)
+                for each in self.manifest.resumes
+                if each.code.startswith(self.prefix)
+            ],
+            seconds=0.0,
+            skipped=[SkippedFrame(each.function, each.reason) for each in self.record.skipped],
+            made_from=self.made_from,
+            taken_from=self.wheel,
+        )
         (self.directory / CAPTURE).write_bytes(msgspec.json.encode(result))
         return result
 
-    def _copy_files(self) -> None:
-        for name in self.manifest["files"]:
-            if name.startswith(self.prefix) and not name.endswith(".heads"):
-                self._write(self._own(name), verified(self.bundle, name))
-
-    def _frame(self, number: int) -> dict[str, Any]:
-        frame = self.manifest["frames"][number]
-        heads = marshal.loads(verified(self.bundle, frame["heads"]))
+    def _frame(self, frame: manifests.FrameRecord) -> FrameRecord:
+        heads = split_heads(verified(self.bundle, frame.heads), frame.heads)
+        if len(heads) != len(frame.entries):
+            raise ManifestError(
+                f"{frame.heads} is damaged: it has {len(heads)} heads of {len(frame.entries)}"
+            )
         entries, first_resume = [], 0
-        for entry, head in zip(frame["entries"], heads, strict=True):
-            if not entry["data"].startswith(self.prefix):  # of another entrypoint with the same frame
+        for entry, head in zip(frame.entries, heads, strict=True):
+            if not entry.data.startswith(self.prefix):  # of another entrypoint with the same frame
                 continue
-            first_resume = entry["first_resume"]
-            data = self._own(entry["data"])
-            own = {
-                **entry,
-                "data": data,
-                "head": data.removesuffix(".entry") + ".head",
-                "source": self._own(entry["source"]),
-                "guards": self._own(entry["guards"]) if entry["guards"] else "",
-                "graphs": [graph - entry["first_graph"] for graph in entry["graphs"]],
-            }
-            self._write(own["head"], head)
-            entries.append(own)
-        resume = None if frame["resume"] is None else frame["resume"] - first_resume
-        return {**frame, "resume": resume, "entries": entries}
+            first_resume = entry.first_resume
+            entries.append(self._entry(entry, head))
+        resume = None if frame.resume is None else frame.resume - first_resume
+        if resume is not None and resume < 0:
+            raise ManifestError(f"{frame.heads} has a resume function of another entrypoint")
+        return FrameRecord(
+            qualname=frame.qualname,
+            module=frame.module,
+            functions=[list(place) for place in frame.functions],
+            code=None if frame.code is None else list(frame.code),
+            resume=resume,
+            entries=entries,
+        )
 
-    def _graph(self, graph: dict[str, Any], name: str) -> dict[str, Any]:
+    def _entry(self, entry: manifests.EntryRecord, head: bytes) -> EntryRecord:
+        data = self._taken(entry.data)
+        name = data.removesuffix(".entry") + ".head"
+        self._write(name, head)
+        return EntryRecord(
+            data=data,
+            head=name,
+            source=self._taken(entry.source),
+            graphs=[graph - entry.first_graph for graph in entry.graphs],
+            sample=entry.sample,
+            checks=entry.checks,
+            dropped=entry.dropped,
+            rebound=entry.rebound,
+            by_kind=entry.by_kind,
+            native=entry.native,
+            guards=self._taken(entry.guards) if entry.guards else "",
+        )
+
+    def _graph(self, graph: manifests.GraphRecord, name: str) -> GraphRecord:
         """A graph's record. `name` starts the names of its files; what is equal to another graph's library
         is stored once, and comes back to its own place."""
-        record = dict(graph)
-        record["libraries"] = {
-            variant: self._restored(stored, f"{name}-{variant}.so")
-            for variant, stored in graph.get("libraries", {}).items()
+        if graph.readable != f"{self.prefix}{name}.txt":
+            raise ManifestError(f"{graph.readable} is not in its place, {self.prefix}{name}.txt")
+        kept = {
+            key: value
+            for key, value in asdict(graph).items()
+            if key not in ("constants", "backward", "wrapping")
         }
-        record["kernels"] = {
-            variant: [
-                self._restored(each, f"{name}-{variant}-{number}.so") for number, each in enumerate(stored)
-            ]
-            for variant, stored in graph.get("kernels", {}).items()
-        }
-        record["python"] = {variant: self._own(path) for variant, path in graph.get("python", {}).items()}
-        record["constants"] = [
-            {**constant, "file": self._own(constant["file"])} for constant in graph.get("constants", [])
-        ]
-        record["weights"] = {variant: self._own(path) for variant, path in graph.get("weights", {}).items()}
-        for key in ("readable", "wrapping"):
-            record[key] = self._own(graph[key]) if key in graph else ""
-        if "backward" in graph:
-            record["backward"] = self._graph(graph["backward"], f"{name}-backward")
-        return record
+        return GraphRecord(
+            **{
+                **kept,
+                "libraries": {
+                    variant: self._taken(stored, f"{name}-{variant}.so")
+                    for variant, stored in graph.libraries.items()
+                },
+                "kernels": {
+                    variant: [
+                        self._taken(each, f"{name}-{variant}-{number}.so")
+                        for number, each in enumerate(stored)
+                    ]
+                    for variant, stored in graph.kernels.items()
+                },
+                "python": {
+                    variant: self._taken(stored, f"{name}-{variant}.py")
+                    for variant, stored in graph.python.items()
+                },
+                "weights": {
+                    variant: self._taken(stored, f"{name}-{variant}.weights")
+                    for variant, stored in graph.weights.items()
+                },
+                "readable": self._taken(graph.readable, f"{name}.txt"),
+            },
+            constants=[
+                {
+                    **msgspec.to_builtins(constant),
+                    "file": self._taken(constant.file, f"{name}-constant-{number}.bin"),
+                }
+                for number, constant in enumerate(graph.constants)
+            ],
+            wrapping=self._taken(graph.wrapping, f"{name}.wrapping") if graph.wrapping else "",
+            backward=self._graph(graph.backward, f"{name}-backward") if graph.backward else None,
+        )
 
-    def _restored(self, stored: str, name: str) -> str:
-        if stored != self.prefix + name:
+    def _taken(self, stored: str, name: str | None = None) -> str:
+        """Copy a file of the bundle, by default to its own place; returns that."""
+        name = name if name is not None else stored.removeprefix(self.prefix)
+        if name not in self.written:
+            self.written.add(name)
             self._write(name, verified(self.bundle, stored))
         return name
-
-    def _own(self, path: str) -> str:
-        return path.removeprefix(self.prefix)
 
     def _write(self, name: str, content: bytes) -> None:
         path = self.directory / name

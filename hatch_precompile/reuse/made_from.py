@@ -22,6 +22,7 @@ import msgspec
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError
+from hatch_precompile.outside.effects import refusing_effects
 from hatch_precompile.records import CAPTURE, Capture
 from hatch_precompile.runtime import runtime
 from hatch_precompile.target.call import Sample
@@ -87,23 +88,25 @@ def what_has_changed(earlier: Path, now: Mapping[str, str]) -> str:
             return words
     if captured.skipped:
         return "some of it runs as Python, and nothing says whether that has changed"
-    inputs, stale = runtime("inputs"), runtime("references").Stale
+    try:
+        with refusing_effects(lambda what: BuildError(f"what its entries depend on tried {what}")):
+            same = _sources_of(captured, earlier) == captured.made_from.get("sources")
+    except Exception as error:  # whatever another's entries raise: it is captured anew
+        return str(error) or type(error).__name__
+    return "" if same else _PARTS["sources"]
+
+
+def _sources_of(captured: Capture, folder: Path) -> str:
+    """The digest of the sources that a capture was traced from, if its entries' inputs are as they were."""
     records: list[Any] = []
     for frame in captured.frames:
         for entry in frame.entries:
-            data = marshal.loads((earlier / entry.data).read_bytes())
-            try:
-                for module in data["modules"]:
-                    importlib.import_module(module)
-                inputs.check_inputs(data["inputs"])
-            except (ImportError, stale) as error:
-                return str(error)
+            data = marshal.loads((folder / entry.data).read_bytes())
+            for module in data["modules"]:
+                importlib.import_module(module)
+            runtime("inputs").check_inputs(data["inputs"])
             records += data["inputs"]
-    try:
-        same = sources_of(records) == captured.made_from.get("sources")
-    except stale as error:
-        return str(error)
-    return "" if same else _PARTS["sources"]
+    return sources_of(records)
 
 
 def _digest(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import tomlkit
 
 from hatch_precompile.config import Dimension
+from hatch_precompile.quoting import in_a_comment
 from hatch_precompile.suggest.suggestion import Suggestion
 
 __all__ = ["toml_of"]
@@ -16,7 +17,7 @@ __all__ = ["toml_of"]
 
 def toml_of(suggestion: Suggestion, file: str) -> str:
     """The entrypoint's table, with comments that say what it is for. file: the record for its samples."""
-    lines = [f"# {line}" for line in _comments(suggestion)]
+    lines = [f"# {in_a_comment(line)}" for line in _comments(suggestion)]
     body = tomlkit.dumps(_table(suggestion, file))
     header = suggestion.table.removeprefix("hatch.toml: ")
     return "\n".join([*lines, f"[[{header}.entrypoints]]", body])

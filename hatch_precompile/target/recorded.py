@@ -8,11 +8,13 @@ they may be lengths, all are 1. Booleans are True.
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import torch
 
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.formatting import in_bytes
 from hatch_precompile.target.call import Sample
 
 __all__ = ["sample_of"]
@@ -21,8 +23,11 @@ __all__ = ["sample_of"]
 def sample_of(content: dict[str, Any], what: str) -> Sample:
     """A recorded call, made again, in the mode it was made in. Raises CaptureError, which calls it `what`."""
     making = _Making(what)
-    args = tuple(making.value(value) for _, value in content["args"])
-    kwargs = {name: making.value(value) for name, value in content["kwargs"].items()}
+    try:
+        args = tuple(making.value(value) for _, value in content["args"])
+        kwargs = {name: making.value(value) for name, value in content["kwargs"].items()}
+    except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError) as error:  # torch's own words
+        raise CaptureError(f"{what} cannot be made again: {str(error).partition(chr(10))[0]}") from error
     mode = "train" if content["mode"] == "grad" else content["mode"]
     return Sample(args, kwargs, mode=mode)
 
@@ -31,6 +36,7 @@ class _Making:
     def __init__(self, what: str) -> None:
         self._what = what
         self._tensors: list[torch.Tensor] = []
+        self._bytes = 0
         self._generator = torch.Generator().manual_seed(0)
 
     def value(self, value: Any) -> Any:
@@ -80,12 +86,23 @@ class _Making:
             return tensor.requires_grad_() if requires_grad else tensor
 
     def _values(self, size: list[int], dtype: torch.dtype) -> torch.Tensor:
+        self._bytes += math.prod(size) * max(dtype.itemsize, 8)  # made as numbers of eight bytes, or less
+        if self._bytes > _half_of_the_memory():
+            raise CaptureError(
+                f"{self._what} cannot be made again: its tensors have {in_bytes(self._bytes)}, more than "
+                "half of the memory here"
+            )
         if dtype is torch.bool:
             return torch.ones(size, dtype=dtype)
         if not dtype.is_floating_point and not dtype.is_complex:
             return _indices(size).to(dtype)
         kind = torch.complex64 if dtype.is_complex else torch.float32
         return torch.randn(size, generator=self._generator, dtype=kind).to(dtype)
+
+
+def _half_of_the_memory() -> int:
+    """In bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def _indices(size: list[int]) -> torch.Tensor:

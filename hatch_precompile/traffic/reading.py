@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.errors import ConfigError
+from hatch_precompile.outside.records import Line, lines_of
 
 __all__ = ["Call", "Record", "read_records", "tensors_in", "to_lines"]
-
-_MODES = frozenset({"no_grad", "inference", "grad"})
-_DEEPEST = 40
 
 
 @dataclass(frozen=True)
@@ -112,17 +110,13 @@ class _File:
     """One file: its lines first, because a count may stand before what it is of."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"the record {path} cannot be read: {error.strerror or error}") from error
         self.damaged = 0
         self.full = False
         self._first: dict[str, Call] = {}
         self._more: dict[str, int] = {}
-        lines = [line for line in content.split(b"\n") if line.strip()]
+        lines = list(lines_of(path))
         for line in lines:
-            self._read(line)
+            self._take(line)
         self.damaged += len(self._more.keys() - self._first.keys())
         if lines and not self._first and not self.full:
             raise ConfigError(f"{path} is no record: none of its {len(lines)} lines is a recorded call")
@@ -134,93 +128,22 @@ class _File:
             count = call.count + self._more.get(identity, 0)
             yield replace(call, count=count, hits=count if call.hits else 0)
 
-    def _read(self, line: bytes) -> None:
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
+    def _take(self, line: Line | None) -> None:
+        if line is None:
             self.damaged += 1
-            return
-        if isinstance(value, dict) and "stopped" in value:
+        elif "stopped" in line:
             self.full = True
-        elif not isinstance(value, dict) or not _is_count(value.get("count")) or not self._take(value):
-            self.damaged += 1
-
-    def _take(self, value: dict[str, Any]) -> bool:
-        """Whether it was a line of a record."""
-        if isinstance(again := value.get("again"), str):
-            self._more[again] = self._more.get(again, 0) + value["count"]
-            return True
-        identity, call = value.get("id"), _call(value)
-        if not isinstance(identity, str) or call is None:
-            return False
-        if identity in self._first:  # of another process
-            self._more[identity] = self._more.get(identity, 0) + call.count
+        elif "again" in line:
+            self._more[line["again"]] = self._more.get(line["again"], 0) + line["count"]
+        elif line["id"] in self._first:  # of another process
+            self._more[line["id"]] = self._more.get(line["id"], 0) + line["count"]
         else:
-            self._first[identity] = call
-        return True
+            self._first[line["id"]] = _call(line)
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value > 0
-
-
-def _call(value: dict[str, Any]) -> Call | None:
-    package, entrypoint, content = (value.get(key) for key in ("package", "entrypoint", "call"))
-    if not isinstance(package, str) or not isinstance(entrypoint, str) or not isinstance(content, dict):
-        return None
+def _call(line: Line) -> Call:
+    content = line["call"]
     if content == {"too_large": True}:
         content = {"args": [], "kwargs": {}, **content}
-    elif not _is_content(content):
-        return None
-    hits = value["count"] if value.get("served") is True else 0
-    return Call(package, entrypoint, content, value["count"], hits, value.get("of") == "all")
-
-
-def _is_content(content: dict[str, Any]) -> bool:
-    args, kwargs = content.get("args"), content.get("kwargs")
-    return (
-        isinstance(args, list)
-        and isinstance(kwargs, dict)
-        and content.get("mode") in _MODES
-        and all(
-            isinstance(each, list)
-            and len(each) == 2
-            and (each[0] is None or isinstance(each[0], str))
-            and _is_value(each[1])
-            for each in args
-        )
-        and all(map(_is_value, kwargs.values()))
-    )
-
-
-def _is_value(value: Any, depth: int = 0) -> bool:
-    if value is None or isinstance(value, (bool, int, float)):
-        return True
-    if not isinstance(value, dict) or depth > _DEEPEST:
-        return False
-    if "tensor" in value:
-        return _is_tensor(value)
-    parts = [value[key] for key in ("list", "tuple") if key in value]
-    tables = [value[key] for key in ("dict", "items") if key in value]
-    if not all(isinstance(part, list) for part in parts) or not all(
-        isinstance(part, dict) for part in tables
-    ):
-        return False
-    below = [each for part in parts for each in part] + [each for part in tables for each in part.values()]
-    names = [value[key] for key in ("type", "string", "float", "dtype", "device") if key in value]
-    if not all(isinstance(name, str) for name in names) or not all(
-        _is_value(each, depth + 1) for each in below
-    ):
-        return False
-    return bool(parts or tables or names) or (type(value.get("same")) is int and value["same"] >= 0)
-
-
-def _is_tensor(value: dict[str, Any]) -> bool:
-    sizes = [value[key] for key in ("size", "stride") if key in value]
-    return (
-        isinstance(value["tensor"], str)
-        and ("size" in value or "layout" in value)
-        and all(isinstance(each, list) and all(type(n) is int and n >= 0 for n in each) for each in sizes)
-        and len({len(each) for each in sizes}) <= 1
-        and all(isinstance(value.get(key, ""), str) for key in ("class", "device", "layout"))
-    )
+    hits = line["count"] if line.get("served") is True else 0
+    return Call(line["package"], line["entrypoint"], content, line["count"], hits, line.get("of") == "all")

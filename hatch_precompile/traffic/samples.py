@@ -14,6 +14,7 @@ import msgspec
 
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import ConfigError
+from hatch_precompile.outside.records import calls_in
 from hatch_precompile.traffic.reading import read_records
 from hatch_precompile.traffic.structures import in_words, structures_of
 
@@ -30,10 +31,9 @@ def is_recorded(entrypoint: Entrypoint) -> bool:
 
 
 def embedded_calls(entrypoint: Entrypoint) -> list[dict[str, Any]]:
-    """The calls to make samples of, in their order. Empty if they are not embedded."""
+    """The calls to make samples of, in their order. Empty if they are not embedded. Raises OutsideError."""
     text = (entrypoint.samples or "").removeprefix(PREFIX)
-    calls: list[dict[str, Any]] = json.loads(text)["calls"] if text.startswith("{") else []
-    return calls
+    return calls_in(text) if text.startswith("{") else []
 
 
 def with_recorded_calls(config: Config, root: Path, table: str) -> tuple[Config, list[str]]:

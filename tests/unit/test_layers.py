@@ -17,8 +17,9 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 
 # From the ground up. A room imports those before it, and modules of its own.
 ROOMS = [
-    *("errors", "formatting", "runtime", "looking", "processes", "events", "records", "config", "traffic"),
-    *("torch_internals", "target", "lower", "bundle", "reuse", "capture", "wheel", "merge", "verify"),
+    *("errors", "formatting", "quoting", "runtime", "looking", "processes", "events", "records", "config"),
+    *("outside", "traffic", "torch_internals", "target", "lower", "bundle", "reuse", "capture", "wheel"),
+    *("merge", "verify"),
     *("bench", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
     "generate_docs",
 ]

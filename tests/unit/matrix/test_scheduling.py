@@ -192,3 +192,11 @@ def test_a_worker_of_another_version_is_refused(project: Path) -> None:
         BuildError, match=r"this worker has hatch-precompile .*, the matrix is built with 0\.0"
     ):
         build_cell(Task(A, Source("", b""), "0", plugin="0.0"))
+
+
+@pytest.mark.parametrize("name", ["../x.whl", "/tmp/x.whl", "x.txt", "", "a/b.whl", "x\n.whl"])
+def test_what_a_worker_calls_its_wheel_stays_in_its_folder(tmp_path: Path, name: str) -> None:
+    answer = BuiltCell(A, name, b"", None, [], 0.0)
+    with pytest.raises(BuildError, match=r"the worker that built .* calls its wheel"):
+        answer.write(tmp_path / "cells")
+    assert not (tmp_path / "cells").exists()

@@ -1,0 +1,138 @@
+"""Small wheels with a bundle that was never built: right for `inspect` and `merge`, with anything changed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import json
+import marshal
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = "cp311-cp311-linux_x86_64"
+FOLDER = "p/_precompiled/bundle/"
+
+
+def _code(x: Any) -> Any:
+    return x
+
+
+def files() -> dict[str, bytes]:
+    """Those of a bundle with one entrypoint, one entry, one graph."""
+    head = marshal.dumps((_code.__code__, _code.__code__, (), ()), 2)
+    return {
+        "net/frames/0.heads": marshal.dumps([head], 2),
+        "net/entries/0.entry": marshal.dumps({}, 2),
+        "net/entries/0.guards.txt": b"def guard(L):\n    return True\n",
+        "net/guards.so": b"\x7fELF",
+        "net/graphs/0-native.so": b"\x7fELF",
+        "net/graphs/0.txt": b"graph text\n",
+    }
+
+
+def manifest(content: Mapping[str, bytes]) -> dict[str, Any]:
+    entry = {
+        "data": "net/entries/0.entry",
+        "source": "net/entries/0.guards.txt",
+        "guards": "net/guards.so",
+        "graphs": [0],
+        "sample": 0,
+        "checks": 1,
+        "by_kind": {"TENSOR_MATCH": 1},
+        "dropped": 0,
+        "rebound": 0,
+        "native": True,
+        "first_graph": 0,
+        "first_resume": 0,
+    }
+    entrypoint = {
+        "name": "net",
+        "target": "p.model:Net",
+        "home": ["p.model", [["a", "Net"]]],
+        "kind": "module class",
+        "mode": ["no_grad"],
+        "activate": "call",
+        "on_miss": "eager",
+        "samples": 1,
+        "recipe": {"samples": "p.samples:net"},
+        "made_from": {},
+        "frames": [0],
+    }
+    function = ["p.model", [["a", "Net"], ["a", "forward"]], "0" * 16]
+    return {
+        "format": 2,
+        "built_with": {
+            "hatch_precompile": "0.1.0",
+            "torch": "2.13.0+cpu",
+            "torch_git": "0" * 40,
+            "python": "3.11",
+            "magic": importlib.util.MAGIC_NUMBER.hex(),
+            "platform": "linux-x86_64",
+        },
+        "variants": [{"name": "native", "requires": []}],
+        "entrypoints": [entrypoint],
+        "frames": [
+            {
+                "qualname": "Net.forward",
+                "module": "p.model",
+                "functions": [function],
+                "code": None,
+                "resume": None,
+                "heads": "net/frames/0.heads",
+                "entries": [entry],
+            }
+        ],
+        "graphs": [
+            {
+                "libraries": {"native": "net/graphs/0-native.so"},
+                "inputs": 1,
+                "outputs": 1,
+                "readable": "net/graphs/0.txt",
+            }
+        ],
+        "resumes": [],
+        "files": {name: hashlib.sha256(each).hexdigest() for name, each in content.items()},
+    }
+
+
+def wheel(
+    folder: Path,
+    change: Callable[[dict[str, Any]], object] = lambda _: None,
+    *,
+    bundle: Mapping[str, bytes] | None = None,
+    text: bytes | None = None,
+    extra: Mapping[str, bytes] | None = None,
+    tag: str = HERE,
+    record: bytes | None = None,
+    shard: bool = False,
+) -> Path:
+    """change: what is done to the manifest; text: in its place; extra: further files of the wheel."""
+    bundle = files() if bundle is None else bundle
+    written = manifest(bundle)
+    if shard:
+        written["part"] = {"shard": 1, "of": 1, "entrypoints": ["net"]}
+    change(written)
+    content = {
+        "p/__init__.py": b"",
+        "p/_precompiled/cells.py": b"",
+        f"{FOLDER}manifest.json": json.dumps(written).encode() if text is None else text,
+        **{f"{FOLDER}{name}": each for name, each in bundle.items()},
+        "p-1.dist-info/METADATA": b"Metadata-Version: 2\nName: p\nVersion: 1\nRequires-Dist: torch==2.13.0\n",
+        "p-1.dist-info/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode(),
+        **(extra or {}),
+    }
+    rows = "".join(f"{name},sha256={_digest(each)},{len(each)}\n" for name, each in content.items())
+    path = folder / f"p-1-{HERE}.whl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, each in content.items():
+            archive.writestr(name, each)
+        archive.writestr("p-1.dist-info/RECORD", record or f"{rows}p-1.dist-info/RECORD,,\n".encode())
+    return path
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
