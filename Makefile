@@ -20,7 +20,7 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test test-torch test-python demo bench chart differential truth models programs reference docs clean
+.PHONY: help lint test test-torch test-python demo bench chart differential fuzz truth models programs reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench   every way of starting a model, on seven models; build/bench.json"
 	@echo "make chart   the chart of the README, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
+	@echo "make fuzz    what comes from outside, changed at random: no traceback, no crash"
 	@echo "make truth   what a wheel answers after its sources, its process or its inputs have changed; build/truth.json"
 	@echo "make models  models of transformers and other libraries, tiny, beside eager code; build/models.json"
 	@echo "make programs   whole programs around models, from the wheel, eagerly and with torch.compile; build/programs.json"
@@ -70,6 +71,11 @@ chart:
 # Our guards beside dynamo's, tens of thousands of mutations; build/differential.json
 differential: .venv-test/.ready
 	.venv-test/bin/python tests/differential/run.py
+
+# What comes from outside, changed at random: wheels, bundles, records, configuration. Five minutes, or as long as is
+# said: make fuzz FUZZ="--seconds 3600"; a short run is in the suite.
+fuzz: .venv-test/.ready
+	.venv-test/bin/python tests/outside/fuzz.py $(FUZZ)
 
 # Small programs, built once; then something changes, and the wheel has to answer as eager code does. An hour on
 # two cores; build/truth.json. A part of it: make truth TRUTH="--program Linear,swaps --change hook:"

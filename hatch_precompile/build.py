@@ -81,6 +81,11 @@ def build_bundle(
             "report = true needs jinja2, which is not installed in the build environment; "
             'require "hatch-precompile[report]" in build-system.requires'
         )
+    if any(each.isspace() for each in str(work)):
+        raise BuildError(
+            f"the folder for temporary files, {work}, has a blank in its name, and commands of the compiler "
+            "are taken apart at blanks; set TMPDIR to another"
+        )
     config, notes = with_recorded_calls(config, root or Path.cwd(), table)
     for note in notes:
         report(note)

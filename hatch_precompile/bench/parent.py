@@ -88,7 +88,7 @@ def _run(
         "hatch_precompile.bench.child",
         [str(request)],
         paths=paths,
-        environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")},
+        environment={"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "TMPDIR": str(home)},
         inherit=True,
         quiet_limit=timeout,
         on_line=lambda line: None,

@@ -39,6 +39,11 @@ def main(path: str) -> int:
     except BuildError as error:
         leave_reason(directory / "error.txt", str(error))
         return FAILED
+    except SystemExit as error:
+        leave_reason(
+            directory / "error.txt", f"the author's code ended the process: sys.exit({error.code!r})"
+        )
+        return FAILED
     except OSError as error:
         leave_reason(directory / "error.txt", f"cannot read or write a file: {error}")
         return FAILED

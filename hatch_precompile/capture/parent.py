@@ -64,6 +64,8 @@ def run_capture(
     directory.mkdir(parents=True)
     known = work / "earlier"
     has_known = earlier is not None and earlier.unpack(entrypoint.name, known) is not None
+    temporary = work / "tmp"
+    temporary.mkdir()
     request = work / "request.json"
     asked = Request(
         entrypoint,
@@ -86,13 +88,17 @@ def run_capture(
         CHILD,
         [str(request)],
         paths=paths,
-        environment={"TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"), "HATCH_PRECOMPILE": "off"},
+        environment={
+            "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
+            "HATCH_PRECOMPILE": "off",
+            "TMPDIR": str(temporary),  # a compiler that is killed leaves files there
+        },
         inherit=True,
         quiet_limit=timeout,
         on_line=lambda line: hear(printed(line)),
         on_message=lambda message: hear(received(message)),
     )
-    if finished.returncode == 0:
+    if finished.returncode == 0 and (directory / CAPTURE).exists():
         return msgspec.json.decode((directory / CAPTURE).read_bytes(), type=Capture), directory
     said = [event for event in heard if event.text]
     if finished.returncode == FAILED:

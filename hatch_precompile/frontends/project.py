@@ -10,7 +10,7 @@ from typing import Any
 
 from hatch_precompile.errors import ConfigError
 
-__all__ = ["HATCH_TABLE", "SETUPTOOLS_TABLE", "Project", "read_project", "tables_of"]
+__all__ = ["HATCH_TABLE", "SETUPTOOLS_TABLE", "Project", "read_project", "tables_of", "value_at"]
 
 HATCH_TABLE = "tool.hatch.build.hooks.precompile"
 SETUPTOOLS_TABLE = "tool.hatch-precompile"
@@ -33,7 +33,7 @@ def read_project(directory: Path) -> Project:
     if not file.is_file():
         raise ConfigError(f"there is no project in {directory}: it has no pyproject.toml")
     pyproject = _read(file)
-    backend = _at(pyproject, "build-system", "build-backend")
+    backend = value_at(pyproject, "build-system", "build-backend")
     tables = {
         name: table
         for name, path in (
@@ -44,7 +44,7 @@ def read_project(directory: Path) -> Project:
                 ("tool", "hatch", "build", "targets", "wheel", "hooks", "precompile"),
             ),
         )
-        if (table := _at(pyproject, *path)) is not None
+        if (table := value_at(pyproject, *path)) is not None
     }
     if (directory / "hatch.toml").is_file():
         own = _read(directory / "hatch.toml")
@@ -52,7 +52,7 @@ def read_project(directory: Path) -> Project:
             ("build", "hooks", "precompile"),
             ("build", "targets", "wheel", "hooks", "precompile"),
         ):
-            if (table := _at(own, *path)) is not None:
+            if (table := value_at(own, *path)) is not None:
                 tables["hatch.toml: " + ".".join(path)] = table
     return Project(directory, pyproject, backend if isinstance(backend, str) else "", tables)
 
@@ -64,7 +64,7 @@ def tables_of(project: Project) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for name in project.tables:
         place = name.removeprefix("hatch.toml: ")
-        table = _at(own if place != name else project.pyproject, *place.split("."))
+        table = value_at(own if place != name else project.pyproject, *place.split("."))
         if not isinstance(table, dict):
             raise ConfigError(f"{name}: expected a table")
         found.append((name, table))
@@ -80,11 +80,14 @@ def _read(file: Path) -> dict[str, Any]:
                 "save it as UTF-8 without one"
             )
         return tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file} is not valid TOML: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
-def _at(table: Any, *path: str) -> Any:
+def value_at(table: Any, *path: str) -> Any:
+    """What a table of TOML holds there; None where there is nothing, or something else on the way."""
     for key in path:
         if not isinstance(table, dict):
             return None

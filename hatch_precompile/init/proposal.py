@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.frontends.project import HATCH_TABLE, SETUPTOOLS_TABLE, Project
+from hatch_precompile.frontends.project import HATCH_TABLE, SETUPTOOLS_TABLE, Project, value_at
 from hatch_precompile.init.sources import ModelClass, Sources, find_models, read_sources
 
 __all__ = ["Proposal", "propose"]
@@ -84,10 +84,11 @@ def _table(backend: str) -> str:
 
 def _packages(project: Project) -> list[Path]:
     """The folders of the project's import packages."""
-    hatch = project.pyproject.get("tool", {}).get("hatch", {}).get("build", {}).get("targets", {})
-    named = hatch.get("wheel", {}).get("packages")
+    key = ("tool", "hatch", "build", "targets", "wheel", "packages")
+    named = value_at(project.pyproject, *key)
     if named:
-        return [project.directory / name for name in named if (project.directory / name).is_dir()]
+        folders = [project.directory / name for name in _strings(named, ".".join(key))]
+        return [folder for folder in folders if folder.is_dir()]
     for root in (project.directory / "src", project.directory):
         found = sorted(
             file.parent
@@ -121,18 +122,22 @@ def _entrypoint(model: ModelClass, package: str, sources: Sources, directory: Pa
 
 def _missing_requirements(project: Project, table: str) -> list[str]:
     """What a build needs beyond what build-system.requires lists."""
-    system = project.pyproject.get("build-system", {})
-    listed = system.get("requires", []) if isinstance(system, dict) else None
-    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-        raise ConfigError("build-system.requires is no list of strings")
-    there = {_name(each) for each in listed}
-    own = project.pyproject.get("project", {}).get("dependencies", [])
+    listed = value_at(project.pyproject, "build-system", "requires")
+    there = {_name(each) for each in _strings(listed, "build-system.requires")}
+    own = _strings(value_at(project.pyproject, "project", "dependencies"), "project.dependencies")
     wanted = ["hatch-precompile", _torch(own)]
     if table == HATCH_TABLE:
         wanted = ["hatchling", *wanted]
     else:  # setuptools does not install them for a build
         wanted = ["setuptools", *wanted, *(each for each in own if _name(each) != "torch")]
     return [each for each in wanted if _name(each) not in there]
+
+
+def _strings(value: Any, key: str) -> list[str]:
+    """A list of the file, empty where there is none. Raises ConfigError for anything else."""
+    if value is not None and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        raise ConfigError(f"{key} is no list of strings")
+    return value or []
 
 
 def _torch(dependencies: list[str]) -> str:

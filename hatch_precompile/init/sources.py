@@ -74,14 +74,15 @@ class Sources(griffe.ModulesCollection):
                 self.read(file, package)
 
     def _visit(self, name: str, file: Path, parent: griffe.Module | None) -> griffe.Module | None:
+        if not file.is_file():  # nothing, or a pipe, which would be waited for
+            return None
         try:
             with tokenize.open(file) as opened:
                 text = opened.read()
             code = griffe.Extensions(self.code)
             return griffe.visit(name, file, text, extensions=code, parent=parent, modules_collection=self)
-        except FileNotFoundError:
-            return None
-        except (SyntaxError, ValueError) as error:
+        # The last two: of what is nested too deeply for the parser.
+        except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
             self.unread.append(f"{file}: {error}")
             return None
 

@@ -32,7 +32,8 @@ def write_wheel(path: Path, entries: Mapping[str, Content | bytes], folder: str)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with zipfile.ZipFile(temporary, "w") as archive, OpenWheels() as wheels:
+            # Not through a link that somebody has put there.
+            with temporary.open("xb") as file, zipfile.ZipFile(file, "w") as archive, OpenWheels() as wheels:
                 rows = [(name, *_add(archive, name, entries[name], wheels)) for name in names]
                 _add(archive, f"{folder}/RECORD", _record([*rows, (f"{folder}/RECORD", "", "")]), wheels)
             temporary.replace(path)

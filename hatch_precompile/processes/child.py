@@ -60,7 +60,8 @@ def tell(message: str) -> None:
 def leave_reason(file: Path, reason: str) -> None:
     """Called in a child that fails for a reason: leave it to the parent in a file."""
     try:
-        file.write_text(reason)
+        # What the author raises may have halves of characters.
+        file.write_bytes(reason.encode("utf-8", "backslashreplace"))
     except OSError:  # where nothing can be written, the last lines of its output are all there is
-        sys.stdout.write(f"{reason}\n")
+        sys.stdout.write(reason.encode("utf-8", "backslashreplace").decode() + "\n")
         sys.stdout.flush()

@@ -176,6 +176,7 @@ def _run(asked: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"], **{PARENT: str(parent), MESSAGES: str(messages)})
     paths = asked["paths"]
+    tempfile.tempdir = None  # the environment may name another
     sys.path[:] = [*paths, *(each for each in sys.path if each not in paths)]
     importlib.invalidate_caches()
     module, *arguments = asked["argv"]

@@ -22,7 +22,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from hatch_precompile.formatting import in_bytes
 from hatch_precompile.processes.child import MEMORY, MESSAGES, PARENT
@@ -59,6 +59,7 @@ _FOREIGN = (
 _POLL = 0.2
 _LOOK = 0.25
 _DRAIN = 5.0
+_LONGEST = 1 << 16  # characters of a line
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 Process = subprocess.Popen[bytes] | Forked
@@ -253,19 +254,26 @@ def _environment(paths: Sequence[Path], environment: Mapping[str, str], inherit:
 
 
 class _Lines:
-    """Bytes in, whole lines out. As on a terminal, a carriage return ends one, too."""
+    """Bytes in, whole lines out. As on a terminal, a carriage return ends one, too. One without an end comes
+    in pieces."""
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
         self._on_line = on_line
         self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), True)
         self._begun = ""
+        self._endless = False
 
-    def feed(self, data: bytes, final: bool = False) -> None:
-        *lines, self._begun = (self._begun + self._decoder.decode(data, final)).split("\n")
+    def feed(self, data: bytes, final: bool = False) -> bool:
+        """Whether that is progress, which the rest of a line without an end is not."""
+        *lines, begun = self._decoder.decode(data, final).split("\n")
         for line in lines:
-            self._on_line(line)
-        if final and self._begun:
+            self._on_line(self._begun + line)
+            self._begun, self._endless = "", False
+        self._begun += begun
+        if len(self._begun) > _LONGEST or (final and self._begun):
             self._on_line(self._begun)
+            self._begun, self._endless = "", True
+        return bool(lines) or not self._endless
 
 
 def _listen(process: Process, streams: dict[int, _Lines], quiet_limit: float) -> bool:
@@ -283,10 +291,10 @@ def _listen(process: Process, streams: dict[int, _Lines], quiet_limit: float) ->
         while True:
             ready = selector.select(_POLL)
             for key, _ in ready:
-                heard = time.monotonic()
                 data = os.read(key.fd, 1 << 16)
                 if data:
-                    streams[key.fd].feed(data)
+                    if streams[key.fd].feed(data):
+                        heard = time.monotonic()
                 else:
                     selector.unregister(key.fileobj)
             now = time.monotonic()
@@ -328,32 +336,58 @@ def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], jobs:
 
 @contextlib.contextmanager
 def stopping_children() -> Iterator[None]:
-    """While this runs, SIGTERM and SIGHUP end it like an interrupt: children are killed, folders removed.
+    """While this runs, SIGTERM and SIGHUP end it like an interrupt: children are killed, folders removed. All
+    of them wait until torch has been imported.
 
     Without effect outside of the main thread, and for a signal that the program handles or ignores itself.
     """
 
-    def stop(number: int, _: FrameType | None) -> NoReturn:
+    def stop(number: int, frame: FrameType | None) -> None:
+        if _imports_torch(frame):
+            _again_later(number)
+            return
+        if number == signal.SIGINT:
+            signal.default_int_handler(number, frame)
         for each in handled:
             signal.signal(each, signal.SIG_IGN)  # a second one must not keep folders from being removed
         raise SystemExit(128 + number)
 
     main = threading.current_thread() is threading.main_thread()
-    handled = [each for each in _ENDING if main and signal.getsignal(each) is signal.SIG_DFL]
+    usual = {**dict.fromkeys(_ENDING, signal.SIG_DFL), signal.SIGINT: signal.default_int_handler}
+    handled = {each: kept for each, kept in usual.items() if main and signal.getsignal(each) is kept}
     for each in handled:
         signal.signal(each, stop)
     try:
         yield
     finally:
-        for each in handled:
-            signal.signal(each, signal.SIG_DFL)
+        for each, kept in handled.items():
+            signal.signal(each, kept)
+
+
+def _imports_torch(frame: FrameType | None) -> bool:
+    """Whether a module of torch's is being imported here: its C++ code calls Python, and an exception ends
+    the process there."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        if frame.f_code.co_name == "<module>" and name.partition(".")[0] == "torch":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _again_later(number: int) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    later = threading.Timer(_POLL, signal.pthread_kill, (main, number))
+    later.daemon = True
+    later.start()
 
 
 def reason_left(file: Path, finished: Finished) -> str:
     """What a child that failed has left in a file, or else has said last."""
     reason = "\n".join(finished.tail[-10:])
     with contextlib.suppress(OSError):
-        reason = file.read_text() or reason
+        reason = file.read_text("utf-8", "replace") or reason
     return with_advice(reason)
 
 

@@ -88,6 +88,8 @@ def run_samples(
     """
     empty = work / "empty"
     empty.mkdir(parents=True)
+    temporary = work / "tmp"
+    temporary.mkdir()
     request = work / "request.json"
     outcome = work / "outcome.json"
     asked = Request(entrypoint, package, str(outcome), variant, list(with_gradients), list(cases))
@@ -106,6 +108,7 @@ def run_samples(
             "PATH": str(empty),
             "CXX": str(empty / "no-compiler"),
             "HATCH_PRECOMPILE": "strict",
+            "TMPDIR": str(temporary),
         },
         inherit=False,
         quiet_limit=timeout,

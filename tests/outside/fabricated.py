@@ -136,3 +136,33 @@ def wheel(
 
 def _digest(content: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+# -- a project, and records of calls of it
+
+PROJECT = """
+[build-system]
+requires = ["hatchling", "hatch-precompile", "torch==2.13.0"]
+build-backend = "hatchling.build"
+[project]
+name = "p"
+version = "1"
+[[tool.hatch.build.hooks.precompile.entrypoints]]
+target = "p.model:Net"
+samples = "p.samples:net"
+"""
+PLAIN = PROJECT.partition("[[")[0]
+"""The same before it configures anything."""
+
+
+def tensor(size: list[Any], **more: Any) -> dict[str, Any]:
+    return {"tensor": "float32", "size": size, **more}
+
+
+def line(value: Any, name: str | None = "x", count: int = 2, **more: Any) -> str:
+    call = {"args": [[name, value]], "kwargs": {}, "mode": "no_grad", **more}
+    about = {"package": "p", "entrypoint": "net", "of": "misses", "served": False}
+    return json.dumps({**about, "call": call, "id": f"id{abs(hash(json.dumps(call)))}", "count": count})
+
+
+GOOD = line(tensor([4, 8]), count=1000)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hatch_precompile.processes import Finished, in_parallel, leave_reason, reason_left, run_module
+from hatch_precompile.processes.parent import _Lines
 
 # A build whose children last; a mark is in the command lines of all.
 FOLDER = Path(__file__).parent / "processes"
@@ -152,3 +153,61 @@ class TestReasons:
     def test_an_empty_file_is_none(self, tmp_path: Path) -> None:
         (tmp_path / "error.txt").touch()
         assert "the reason" in reason_left(tmp_path / "error.txt", self.FINISHED)
+
+
+class TestLines:
+    """What a child prints, as it comes."""
+
+    def fed(self, *parts: bytes) -> tuple[list[str], list[bool]]:
+        lines: list[str] = []
+        stream = _Lines(lines.append)
+        progress = [stream.feed(part) for part in parts]
+        stream.feed(b"", final=True)
+        return lines, progress
+
+    def test_they_end_where_they_end(self) -> None:
+        assert self.fed(b"a\nb", b"c\r", b"d\r\n", b"e") == (["a", "bc", "d", "e"], [True] * 4)
+
+    def test_one_without_an_end_comes_in_pieces_and_is_no_progress_after_the_first(self) -> None:
+        parts = [b"x" * 50_000] * 100
+        lines, progress = self.fed(*parts, b"\ny")
+        assert "".join(lines) == "x" * 5_000_000 + "y"
+        assert max(map(len, lines)) <= 120_000
+        assert progress == [True, *[False] * 99, True]
+
+
+ABORTING = """
+import os, signal, sys, threading
+from hatch_precompile.processes import stopping_children
+me, number = os.getpid(), int(sys.argv[1])
+reading, writing = os.pipe()
+if not os.fork():
+    os.read(reading, 1)
+    os.kill(me, number)
+    os._exit(0)
+def seen(frame, event, arg):
+    if event == "c_call" and getattr(arg, "__name__", "") == "_c10d_init":
+        sys.setprofile(None)
+        os.write(writing, b"x")
+sys.setprofile(seen)
+with stopping_children():
+    import torch
+    print("imported", flush=True)
+    threading.Event().wait(30)
+print("not ended")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_torch_is_imported_waits_until_it_is(number: signal.Signals) -> None:
+    """Torch's C++ code calls Python in its import; an exception that comes out of that ends the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", ABORTING, str(int(number))], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "imported\n", done.stderr
+    assert done.returncode == (143 if number == signal.SIGTERM else -signal.SIGINT), done.stderr
+
+
+def test_a_reason_may_have_half_a_character(tmp_path: Path) -> None:
+    leave_reason(tmp_path / "error.txt", "it says \ud800")
+    assert reason_left(tmp_path / "error.txt", Finished(3, [], False)) == "it says \\ud800"

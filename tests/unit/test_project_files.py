@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,28 @@ def test_the_matrix_has_every_python_that_is_declared() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
     declared = {each.rpartition(" ")[2] for each in project["classifiers"] if ":: Python :: 3." in each}
     assert tested == declared
+
+
+WORKFLOWS = [*sorted((GITHUB / "workflows").glob("*.yml")), REPOSITORY / "docs" / "workflow.yml"]
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+def test_workflows_take_actions_by_their_hash_and_no_right_that_they_do_not_need(file: Path) -> None:
+    workflow = yaml.safe_load(file.read_text("utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        rights = {f"{key}: {value}" for key, value in job.get("permissions", {}).items()}
+        assert not {"contents: write", "id-token: write"} <= rights
+        for step in job["steps"]:
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step.get("uses", f"x@{'0' * 40}")), step
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_where_private_parts_of_a_dependency_are_used_it_has_an_upper_bound() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    (auditwheel,) = (each for each in project["dependencies"] if each.startswith("auditwheel"))
+    assert "<" in auditwheel
 
 
 def test_the_hooks_before_a_commit_are_those_of_make_lint() -> None:

@@ -133,7 +133,7 @@ class TestShards:
         assert [each.cell for each in cells] == [each.cell for each in others] == CELLS
         for one, other in zip(cells, others, strict=True):
             assert other.manifest.files == one.manifest.files
-            names = [each["name"] for each in other.manifest["entrypoints"]]
+            names = [each.name for each in other.manifest.entrypoints]
             assert names == ["tint", "shade", "tone"]
         assert [[each["name"] for each in cell["entrypoints"]] for cell in split["cells"][:2]] == [
             ["tint", "tone"],
