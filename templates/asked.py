@@ -62,3 +62,6 @@ def _there(found: dict[str, Any], keys: str) -> str:
     except ValueError:
         return keys
     return " or ".join(repr(key) for key in wanted if key in found) or keys
+
+
+WHOLE = True

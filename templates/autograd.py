@@ -167,3 +167,6 @@ def _autograd_function(function: Any) -> Any:
             except ValueError:  # not filled yet
                 continue
     return None
+
+
+WHOLE = True

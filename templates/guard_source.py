@@ -151,3 +151,6 @@ class _Source:
                     return self.path(_Scope(call[1], scope, call[2]), given[names.index(variable)])
             before = line
         return variable
+
+
+WHOLE = True

@@ -119,3 +119,6 @@ def _is_compiled(frame: FrameType) -> bool:
 def _is_runtimes(frame: FrameType) -> bool:
     """Whether it is code of such a runtime, of any wheel."""
     return os.path.basename(os.path.dirname(frame.f_code.co_filename)) == "_precompiled"
+
+
+WHOLE = True

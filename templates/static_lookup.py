@@ -134,3 +134,6 @@ def _among(classes: tuple[type, ...], name: str) -> Any:
         if found is not _NOTHING:
             return found
     return _NOTHING
+
+
+WHOLE = True

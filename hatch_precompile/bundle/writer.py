@@ -21,7 +21,7 @@ from hatch_precompile.config.cells import Shard
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.outside.manifests import Part
 from hatch_precompile.records import CAPTURE, MARSHAL, Capture, FrameRecord, GraphRecord
-from hatch_precompile.runtime import runtime_directory
+from hatch_precompile.runtime import runtime, runtime_directory
 
 __all__ = ["built_with", "part_of", "write_bundle", "write_runtime"]
 
@@ -67,9 +67,8 @@ def write_bundle(
     }
     if part is not None:
         manifest["part"] = msgspec.to_builtins(part)
-    (directory / "manifest.json").write_bytes(
-        msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-    )
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    (directory / "manifest.json").write_bytes(runtime("manifest").with_checksum(text))
     return sorted(directory.rglob("*.so"))
 
 

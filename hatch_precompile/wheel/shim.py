@@ -13,15 +13,31 @@ from hatch_precompile.wheel.contents import package_path
 __all__ = ["shim_line", "with_shim"]
 
 
+# What damage to the runtime's own first file raises: its code is no Python, or lacks something.
+_OF_DAMAGE = "ImportError, SyntaxError, AttributeError, NameError, ValueError, EOFError, PermissionError"
+
+
 def shim_line(package: str) -> str:
     """The statement that installs the bundle when `package` is imported.
 
     It names the runtime in full because `from . import _precompiled` would first ask the package's own
-    `__getattr__`, which in a lazy package may import torch. Without the runtime it does nothing.
+    `__getattr__`, which in a lazy package may import torch. Without the runtime it does nothing. Where the
+    runtime's first file is damaged, this line says so, in one warning; all that install() raises is meant.
     """
     runtime = f"{package}.{RUNTIME_PACKAGE}"
+    mode = '__import__("os").environ.get("HATCH_PRECOMPILE")'
+    says = f'f"{package}: compiled code is not used: {{kind.__name__}}: {{error}}; reinstall the package"'
+    handler = (
+        f"lambda kind, error, trace: kind is not None and issubclass(kind, ({_OF_DAMAGE}))"
+        ' and (trace.tb_next is None or trace.tb_next.tb_frame.f_code.co_name != "install")'
+        f' and {mode} != "strict"'
+        f' and (globals().pop("{RUNTIME_PACKAGE}", None) is None or getattr(error, "name", "") == "{runtime}"'
+        f' or {mode} in ("off", "quiet") or __import__("warnings").warn({says}) or True)'
+    )
     return (
-        f'with __import__("contextlib").suppress(ImportError): '
+        f'with __import__("contextlib").ExitStack() as {RUNTIME_PACKAGE}: '
+        f'{RUNTIME_PACKAGE}.enter_context(__import__("contextlib").suppress(Warning)); '
+        f"{RUNTIME_PACKAGE}.push({handler}); "
         f"import {runtime} as {RUNTIME_PACKAGE}; {RUNTIME_PACKAGE}.install()"
         "  # added by hatch-precompile: installs what was compiled into this wheel"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from pathlib import Path
@@ -15,20 +14,11 @@ from click.testing import CliRunner, Result
 from hatch_precompile.cli import main
 from hatch_precompile.errors import BuildError, CaptureError, ConfigError, OutsideError
 from hatch_precompile.outside.records import calls_in, lines_of
+from hatch_precompile.runtime import runtime
 from hatch_precompile.target.recorded import sample_of
 from hatch_precompile.traffic.reading import read_records
+from tests.outside.fabricated import GOOD, PROJECT, line, tensor
 
-PROJECT = """
-[build-system]
-requires = ["hatchling", "hatch-precompile", "torch==2.13.0"]
-build-backend = "hatchling.build"
-[project]
-name = "p"
-version = "1"
-[[tool.hatch.build.hooks.precompile.entrypoints]]
-target = "p.model:Net"
-samples = "p.samples:net"
-"""
 INJECTED = 'X\n[[tool.hatch.build.hooks.precompile.entrypoints]]\ntarget = "os:system"\nsamples = "a:b"\n#'
 # What ends a line for somebody, closes a string, or is for a terminal.
 HOSTILE = [
@@ -40,19 +30,6 @@ HOSTILE = [
     "a\0b",
     "\x1b[2J",
 ]
-
-
-def tensor(size: list[Any], **more: Any) -> dict[str, Any]:
-    return {"tensor": "float32", "size": size, **more}
-
-
-def line(value: Any, name: str | None = "x", count: int = 2, **more: Any) -> str:
-    call = {"args": [[name, value]], "kwargs": {}, "mode": "no_grad", **more}
-    about = {"package": "p", "entrypoint": "net", "of": "misses", "served": False}
-    return json.dumps({**about, "call": call, "id": f"id{abs(hash(json.dumps(call)))}", "count": count})
-
-
-GOOD = line(tensor([4, 8]), count=1000)
 
 
 def suggest(folder: Path, *lines: str | bytes, arguments: tuple[str, ...] = ()) -> Result:
@@ -166,3 +143,13 @@ def test_calls_in_a_manifest_are_calls(text: str) -> None:
     with pytest.raises(OutsideError, match="damaged"):
         calls_in(text)
     assert issubclass(OutsideError, BuildError)
+
+
+def test_a_record_is_for_who_runs_the_process(tmp_path: Path) -> None:
+    recording = runtime("recording")
+    recording.Recorder("p", f"record:{tmp_path / 'record'}").flush()
+    assert (tmp_path / "record").stat().st_mode & 0o077 == 0
+    (tmp_path / "elsewhere").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match="cannot be written"):
+        recording.Recorder("p", f"record:{tmp_path / 'link'}")

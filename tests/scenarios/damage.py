@@ -95,6 +95,7 @@ def anything_in_the_manifest(examples: int) -> dict[str, Any]:
     """How often a value was changed, and what went wrong then."""
     unverified, caller = _watch(), _mlp()
     manifest = json.loads(MANIFEST.read_text())
+    del manifest["sha256"]  # it is made to be right: the values are what is read
     manifest["entrypoints"] = [each for each in manifest["entrypoints"] if each["name"] == "mlp"]
     tried: list[tuple[Any, ...]] = []
     wrong: list[Any] = []
@@ -107,7 +108,8 @@ def anything_in_the_manifest(examples: int) -> dict[str, Any]:
         for key in path[:-1]:
             place = place[key]
         place[path[-1]] = value
-        MANIFEST.write_text(json.dumps(changed))
+        text = json.dumps({key: value for key, value in changed.items() if key != "sha256"})
+        MANIFEST.write_bytes(zoo._precompiled.manifest.with_checksum(text.encode()))
         tried.append(path)
         said, same, _ = caller.use()
         if not same or len(said) > 1:

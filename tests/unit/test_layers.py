@@ -157,3 +157,10 @@ def _circle(edges: dict[str, set[str]]) -> list[str]:
         if found := visit(name, []):
             return found
     return []
+
+
+def test_each_file_of_the_runtime_ends_with_what_says_that_it_is_whole() -> None:
+    """One that is cut off may be Python all the same: `errors.check_parts()`."""
+    for file in (REPOSITORY / "templates").glob("*.py"):
+        end = "\n    _install(variant)\n" if file.name == "__init__.py" else "\nWHOLE = True\n"
+        assert file.read_text("utf-8").endswith(end), file.name

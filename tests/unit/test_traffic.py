@@ -122,6 +122,13 @@ class TestDescribing:
             else found == seen
         )
 
+    def test_names_that_are_none_are_not_recorded(self) -> None:
+        def function(**options: Any) -> None: ...
+
+        seen = described(function, function, {"options": {"jane@example.org": 1, "b": 2}})
+        assert seen["kwargs"] == {"**options": {"type": "dict"}}
+        assert described(function, function, {"options": {"a": 1}})["kwargs"] == {"a": 1}
+
     def test_a_dataclass(self) -> None:
         @dataclasses.dataclass
         class Pair:

@@ -63,6 +63,35 @@ class TestShim:
         code = "try: import textmodel\nexcept RuntimeError as error: print(error)"
         assert run(tmp_path, code) == "strict"
 
+    @pytest.mark.parametrize("runtime", ["", "x = (", "\0\0", "install = nothing", "import no_such_module"])
+    @pytest.mark.parametrize("mode", ["", "quiet", "off", "strict"])
+    def test_a_runtime_that_is_damaged_is_a_warning(self, tmp_path: Path, runtime: str, mode: str) -> None:
+        make_package(tmp_path, b"x = 1\n", runtime=runtime)
+        code = (
+            "import os, warnings\n"
+            f"os.environ['HATCH_PRECOMPILE'] = {mode!r}\n"
+            "with warnings.catch_warnings(record=True) as said:\n"
+            "    warnings.simplefilter('always')\n"
+            "    try: import textmodel\n"
+            "    except Exception as error: print('raised')\n"
+            "    else: print(hasattr(textmodel, '_precompiled'))\n"
+            "print([str(each.message) for each in said if 'textmodel' in str(each.message)])"
+        )
+        first, said = run(tmp_path, code).splitlines()
+        assert first == ("raised" if mode == "strict" else "False")
+        assert ("textmodel: compiled code is not used: " in said) is (mode == "")
+        assert ("; reinstall the package" in said) is (mode == "")
+
+    def test_so_it_is_where_warnings_are_errors(self, tmp_path: Path) -> None:
+        make_package(tmp_path, b"x = 1\n", runtime="x = (")
+        code = "import warnings; warnings.simplefilter('error'); import textmodel; print(textmodel.x)"
+        assert run(tmp_path, code) == "1"
+
+    def test_what_a_signals_handler_raises_in_the_meantime_is_raised(self, tmp_path: Path) -> None:
+        make_package(tmp_path, b"", runtime="raise TimeoutError('of a handler')")
+        code = "try: import textmodel\nexcept TimeoutError as error: print(error)"
+        assert run(tmp_path, code) == "of a handler"
+
     def test_it_leaves_only_the_runtime_in_the_package(self, tmp_path: Path) -> None:
         make_package(tmp_path, b"")
         names = run(

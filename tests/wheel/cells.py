@@ -12,7 +12,9 @@ import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from hatch_precompile.runtime import runtime
 from tests.wheel.conftest import TORCH
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -69,12 +71,19 @@ def changed(wheel: Path, path: Path, change: Callable[[Files], object], *, recor
     return write(path, files, record=record)
 
 
+def written(manifest: dict[str, Any]) -> bytes:
+    """A manifest as a build writes it, with its own sha256."""
+    manifest.pop("sha256", None)
+    text: bytes = runtime("manifest").with_checksum(json.dumps(manifest).encode())
+    return text
+
+
 def with_file(files: Files, name: str, content: bytes) -> None:
     """A file of the bundle has this content, and the manifest says so."""
     files[BUNDLE + name] = content
     manifest = json.loads(files[f"{BUNDLE}manifest.json"])
     manifest["files"][name] = hashlib.sha256(content).hexdigest()
-    files[f"{BUNDLE}manifest.json"] = json.dumps(manifest).encode()
+    files[f"{BUNDLE}manifest.json"] = written(manifest)
 
 
 def as_cell(
@@ -90,7 +99,7 @@ def as_cell(
     own = importlib.util.MAGIC_NUMBER.hex()
     magic = own if python == HERE else f"{int(python.partition('.')[2]):04x}0d0a"
     built_with.update(python=python, magic=magic, torch=f"{torch}+cpu")
-    files[f"{BUNDLE}manifest.json"] = json.dumps(manifest).encode()
+    files[f"{BUNDLE}manifest.json"] = written(manifest)
     (graph,) = (name for name in manifest["files"] if name.endswith("graphs/0.txt"))
     with_file(files, graph, files[BUNDLE + graph] + f"# {torch}\n".encode())
     old, new = f"{tag_of(HERE)}-{tag_of(HERE)}-", f"{tag_of(python)}-{tag_of(python)}-"

@@ -69,3 +69,36 @@ def test_a_package_that_is_gone_is_said_once(zoo_copy: Site, at: str) -> None:
     assert seen["same"] == [True, True]
     (said,) = seen["said"]
     assert "No module named 'zoo._precompiled." in said
+
+
+def _bad(seen: dict[str, Any]) -> dict[str, Any]:
+    """Those with more than a warning, with another answer, or where something was raised."""
+    return {
+        name: each
+        for name, each in seen.items()
+        if each[0] is None or len(each[0]) > 1 or each[1] is not True or each[2] is not None
+    }
+
+
+def test_damage_to_the_runtime_is_a_warning(zoo_copy: Site) -> None:
+    seen = zoo_copy.play(
+        "damaged_runtime.every_file", names=["emptied", "halved", "halved at a line", "zeroed"]
+    )
+    assert len(seen) > 100
+    assert _bad(seen) == {}
+    # Those that an import or a call needs are named, or what they lack is.
+    silent = {name.partition(".")[0] for name, each in seen.items() if not each[0]}
+    assert silent.isdisjoint(
+        {"errors", "installation", "manifest", "activation", "entries", "bundle", "__init__"}
+    )
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(zoo_copy: Site) -> None:
+    seen = zoo_copy.play("damaged_runtime.pipes_in_the_place_of_files")
+    assert _bad(seen) == {}
+    assert all("it is no regular file" in each[0][0] for each in seen.values())
+
+
+@pytest.mark.parametrize(("how", "number"), [("digits", 20), ("words", 20), ("bytes", 20), ("values", 30)])
+def test_a_change_of_the_manifest_is_a_warning(zoo_copy: Site, how: str, number: int) -> None:
+    assert zoo_copy.play("damaged_manifest.changes", how=how, number=number, seed=number) == []
