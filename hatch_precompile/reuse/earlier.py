@@ -51,7 +51,8 @@ class Earlier:
                 return None
             return _Unpacking(self, record, record.made_from, directory).run()
         except BuildError as error:
-            raise BuildError(f"nothing can be taken over from {self.wheel}: {error}") from error
+            source = self.wheel or "the wheel of a shard"
+            raise BuildError(f"nothing can be taken over from {source}: {error}") from error
 
 
 def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tuple[Earlier | None, str]:
