@@ -89,7 +89,9 @@ def _indexed(where: str, files: dict[str, Content], index: str) -> list[Cell]:
     for each in listed.cells:
         path = rules.manifest_of(each.name)
         if not rules.is_name(each.name):
-            raise BuildError(f"{where} is damaged: {index} lists {each.name!r}, which is no name of a cell")
+            raise BuildError(
+                f"{where}: {index} is damaged: it lists {each.name!r}, which is no name of a cell"
+            )
         if path not in files:
             raise BuildError(f"{where} lacks {path}, which {index} lists")
         cell = _cell(where, files, path, rules.stored_as)

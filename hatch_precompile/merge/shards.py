@@ -19,7 +19,7 @@ from hatch_precompile.merge.metadata import with_tags, with_torch
 from hatch_precompile.merge.tags import merged_tag
 from hatch_precompile.merge.wheels import check_same, read_wheel
 from hatch_precompile.merge.writing import write_wheel
-from hatch_precompile.outside.manifests import Part
+from hatch_precompile.outside.manifests import NoShardError, Part
 from hatch_precompile.outside.whole import check_whole, configured
 from hatch_precompile.reuse.earlier import Earlier
 
@@ -68,6 +68,8 @@ def _shard(path: Path) -> _Shard | None:
     """
     try:
         found = find_cells(str(path))
+    except NoShardError:
+        raise
     except BuildError:
         return None
     parts = [bundle.manifest.part for bundle in found if bundle.manifest.part is not None]

@@ -25,6 +25,7 @@ __all__ = [
     "Index",
     "IndexedCell",
     "Manifest",
+    "NoShardError",
     "Part",
     "Recipe",
     "ResumeRecord",
@@ -48,6 +49,10 @@ Number = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Size = Annotated[int, Meta(ge=0, lt=1 << 48)]
 Reference = tuple[str, list[Any]]
 Place = tuple[str, list[Any], str]
+
+
+class NoShardError(OutsideError):
+    """A manifest says that it is of a shard, and not of which."""
 
 
 class VariantRecord(Struct, frozen=True):
@@ -229,5 +234,8 @@ def _converted(value: dict[str, Any], where: str, kind: type[Kind]) -> Kind:
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.ValidationError, RecursionError) as error:
-        about = "its manifest does not say which shard it is: " if "`$.part" in str(error) else ""
-        raise OutsideError(f"{where} is damaged: {about}{error}") from None
+        if "`$.part" in str(error):
+            raise NoShardError(
+                f"{where} is damaged: its manifest does not say which shard it is: {error}"
+            ) from None
+        raise OutsideError(f"{where} is damaged: {error}") from None

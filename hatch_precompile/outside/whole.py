@@ -69,7 +69,8 @@ def check_whole(manifest: Manifest, where: str) -> None:
     if manifest.lacking:
         raise OutsideError(f"{where} has no {', '.join(manifest.lacking)}; build the wheel again")
     for problem in _problems(manifest):
-        raise OutsideError(f"{where} is damaged: it {problem}")
+        said = problem if problem.startswith("has no sha256") else f"is damaged: it {problem}"
+        raise OutsideError(f"{where} {said}")
 
 
 def configured(record: EntrypointRecord, where: str) -> Entrypoint:
