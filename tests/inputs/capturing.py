@@ -94,7 +94,9 @@ def captured(
         ).arguments
         empty = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
         rest = {name: empty[each.kind] for name, each in signature.parameters.items() if each.kind in empty}
-        given = {**rest, **bound}
+        cells_of_call = zip(trace.code.co_freevars, getattr(call, "__closure__", None) or (), strict=False)
+        free = {name: cell.cell_contents for name, cell in cells_of_call}
+        given = {**free, **rest, **bound}
         kept.append(Captured(records, data, trace.frame_globals, given))
 
     with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):

@@ -53,7 +53,7 @@ def capture(make: Any) -> tuple[Captured, Any, tuple[Any, ...], dict[str, Any]]:
 def locals_of(one: Captured, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     given = dict(zip(one.frame_locals, args, strict=False))
     rest = [name for name in one.frame_locals if name not in given]
-    return {**one.frame_locals, **given, **({rest[-1]: kwargs} if rest else {})}
+    return {**one.frame_locals, **given, **({rest[-1]: kwargs} if rest and kwargs else {})}
 
 
 def asked_after(make: Any, change: str) -> str:
