@@ -122,6 +122,7 @@ class _Session:
         self.failure: BuildError | None = None
         self.changes_grad_mode = False
         self.with_gradients: list[int] = []
+        self.unsettled: set[int] = set()  # samples of which each call makes new entries
         self.skipped: dict[CodeType, SkippedFrame] = {}
         # Here it is the runtime's module itself, in the target process the wheel's copy of it.
         self.operators = f"{request.package}.{RUNTIME_PACKAGE}.graphs"
@@ -159,6 +160,7 @@ class _Session:
             compiled = {id(target): target.compiled(self._backend) for target in targets}
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
                 numbers.next_sample()
+                self.changes_grad_mode = False
                 self._run_until_settled(target, compiled[id(target)], sample)
                 self._run_with_gradients(target, compiled[id(target)], sample)
             self._run_workload_compiled(numbers)
@@ -249,6 +251,7 @@ class _Session:
             "the code reads changes at every call; later calls of this kind are misses"
         )
         self.report(Event(step="note", text=text))
+        self.unsettled.add(self.sample)
         return made
 
     def _in_all_sizes(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> list[Case]:
@@ -271,8 +274,9 @@ class _Session:
         return Cases(self.entrypoint, self.regions, call, note).serve(self.sample, target, sample)
 
     def _run_with_gradients(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> None:
-        """What enters `no_grad` itself is called with gradients on, and has entries for that, too."""
-        if sample.mode == "train" or not self.changes_grad_mode:
+        """What enters `no_grad` itself is called with gradients on, and has entries for that, too. Not what
+        each call changes: another call more in between, and the later ones would be others."""
+        if sample.mode == "train" or not self.changes_grad_mode or self.sample in self.unsettled:
             return
         with_gradients = replaced(sample, mode="grad")
         if gives_no_gradient(target.call, self._copied(with_gradients)):
