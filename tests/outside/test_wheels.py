@@ -231,3 +231,10 @@ def test_the_json_of_a_wheel_is_its_manifest(tmp_path: Path) -> None:
     wheel = fabricated.wheel(tmp_path, lambda m: m.update({"of a later version": [1]}))
     shown = json.loads(command("inspect", "--json", wheel).output)["p"]
     assert shown["of a later version"] == [1]
+
+
+def test_no_field_of_a_graph_is_lost_on_the_way_in() -> None:
+    from hatch_precompile import records
+    from hatch_precompile.outside import manifests
+
+    assert set(manifests.GraphRecord.__struct_fields__) == set(records.GraphRecord.__struct_fields__)
