@@ -17,6 +17,10 @@ __all__ = ["shim_line", "with_shim"]
 _OF_DAMAGE = "ImportError, SyntaxError, AttributeError, NameError, ValueError, EOFError, PermissionError"
 
 
+# A name of its own, which goes at the line's end: a reload finds the runtime under the package's.
+_STACK = f"{RUNTIME_PACKAGE}_line"
+
+
 def shim_line(package: str) -> str:
     """The statement that installs the bundle when `package` is imported.
 
@@ -31,13 +35,15 @@ def shim_line(package: str) -> str:
         f"lambda kind, error, trace: kind is not None and issubclass(kind, ({_OF_DAMAGE}))"
         ' and (trace.tb_next is None or trace.tb_next.tb_frame.f_code.co_name != "install")'
         f' and {mode} != "strict"'
-        f' and (globals().pop("{RUNTIME_PACKAGE}", None) is None or getattr(error, "name", "") == "{runtime}"'
+        f' and (globals().pop("{RUNTIME_PACKAGE}", None) and False'
+        f' or getattr(error, "name", "") == "{runtime}"'
         f' or {mode} in ("off", "quiet") or __import__("warnings").warn({says}) or True)'
     )
     return (
-        f'with __import__("contextlib").ExitStack() as {RUNTIME_PACKAGE}: '
-        f'{RUNTIME_PACKAGE}.enter_context(__import__("contextlib").suppress(Warning)); '
-        f"{RUNTIME_PACKAGE}.push({handler}); "
+        f'with __import__("contextlib").ExitStack() as {_STACK}: '
+        f'{_STACK}.callback(globals().pop, "{_STACK}", None); '
+        f'{_STACK}.enter_context(__import__("contextlib").suppress(Warning)); '
+        f"{_STACK}.push({handler}); "
         f"import {runtime} as {RUNTIME_PACKAGE}; {RUNTIME_PACKAGE}.install()"
         "  # added by hatch-precompile: installs what was compiled into this wheel"
     )

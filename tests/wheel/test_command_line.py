@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.conftest import Finished, Site
+from tests.wheel.cells import written
 
 INPUTS = Path(__file__).parent / "command_line" / "inputs.py"
 
@@ -118,7 +119,7 @@ def with_samples(zoo: Site, entrypoint: str, reference: str) -> None:
     manifest = json.loads(path.read_text())
     (record,) = [each for each in manifest["entrypoints"] if each["name"] == entrypoint]
     record["recipe"]["samples"] = reference
-    path.write_text(json.dumps(manifest))
+    path.write_bytes(written(manifest))
 
 
 class TestVerify:
