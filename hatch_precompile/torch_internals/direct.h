@@ -67,6 +67,13 @@ static void failed(PyObject *self) {
     Py_XDECREF(trace);
 }
 
+// The first place that has the handle of this one: one handle is there twice where a tensor is returned twice.
+static inline int first(AtenTensorHandle const *outputs, int place) {
+    int before = REPEATED ? 0 : place;
+    while (outputs[before] != outputs[place]) ++before;
+    return before;
+}
+
 static PyObject *call(PyObject *self, PyObject *const *inputs, Py_ssize_t count) {
     constexpr int all = sizeof kinds - 1;
     const int constants = (int)PyTuple_GET_SIZE(self) - CONSTANTS;
@@ -98,7 +105,10 @@ static PyObject *call(PyObject *self, PyObject *const *inputs, Py_ssize_t count)
     }
     for (int place = 0; result && place < OUTPUTS; ++place) {
         PyObject *made = nullptr;
-        if (!outputs[place])
+        const int before = first(outputs, place);
+        if (before < place)
+            made = Py_NewRef(PyList_GET_ITEM(result, before));
+        else if (!outputs[place])
             made = Py_NewRef(Py_None);
         else
             try {
@@ -114,8 +124,8 @@ static PyObject *call(PyObject *self, PyObject *const *inputs, Py_ssize_t count)
     // The graph has taken the handles of its inputs, unless it was not called.
     for (int place = 1; place <= all; ++place)
         if (handles[place]) aoti_torch_delete_tensor_object(handles[place]);
-    for (auto output : outputs)
-        if (output) aoti_torch_delete_tensor_object(output);
+    for (int place = 0; place < OUTPUTS; ++place)
+        if (outputs[place] && first(outputs, place) == place) aoti_torch_delete_tensor_object(outputs[place]);
     return result;
 }
 

@@ -17,6 +17,7 @@ __all__ = ["entered_directly", "with_direct_entry"]
 _INPUTS = re.compile(r"steal_from_raw_handles_to_raii_handles\(input_handles, (\d+)\)")
 _NUMBER = re.compile(r"\baoti_torch_item_(int64|float64)\(inputs\[(\d+)\], &(\w+)\)")
 _ENTRY = re.compile(r"^void inductor_entry_impl\(", re.MULTILINE)
+_OUTPUT_OF_ITS_OWN = re.compile(r"\boutput_handles\[\d+\] = \w+\.release\(\);")
 _KINDS = {"int64": "i", "float64": "d"}
 
 _READING = """
@@ -51,8 +52,11 @@ def with_direct_entry(source: str, outputs: int) -> str:
 
     rewritten = _NUMBER.sub(read, source)
     place = entry.start()
+    # Or one handle may be there twice.
+    repeated = len(_OUTPUT_OF_ITS_OWN.findall(source)) != outputs
     facts = (
         f'static constexpr char kinds[] = "{"".join(kinds)}";\nstatic constexpr int OUTPUTS = {outputs};\n'
+        f"static constexpr bool REPEATED = {str(repeated).lower()};\n"
     )
     whole = rewritten[:place] + _READING + rewritten[place:]
     header = files(__package__).joinpath("direct.h").read_text("utf-8")

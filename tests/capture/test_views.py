@@ -54,6 +54,20 @@ def test_outputs_are_views_where_those_of_eager_code_are(
     assert seen(lambda x: graph(x=x), x) == seen(function, x)
 
 
+def test_what_is_returned_in_several_places_is_one_tensor_there(tmp_path: Path) -> None:
+    """Inductor gives one handle for them, whose tensor is given out once."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x + 1
+        return y, x.detach(), y * 2, x.detach(), x.detach()
+
+    x = torch.randn(4, 8)
+    save_graph(tmp_path, function, {"x": x})
+    graph = load_graph(tmp_path)
+    for _ in range(3):
+        assert seen(lambda x: graph(x=x), x) == seen(function, x)
+
+
 def test_views_that_are_conjugated_or_negated_are_torchs_own(tmp_path: Path) -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x.conj(), x.conj().imag, x[0].conj().detach(), x + 1

@@ -967,3 +967,25 @@ def reads_two(x, a, b):
 @harmless
 def one_dict_that_is_only_read():
     return reads_two, (rows(), {"n": 1.0}, {"n": 1.0}), {}, {"one": same(dict)}
+
+
+def notes_in_one(x, notes, settings):
+    notes["seen"] = True
+    return x * settings["gain"]
+
+
+@harmless
+def a_key_that_was_not_read_of_a_dict_told_apart_from_one_written():
+    args = (rows(), {"n": 1.0}, {"gain": 2.0, "path": "/one"})
+    return notes_in_one, args, {}, {"other": lambda call, args, kwargs: args[2].update(path="/two")}
+
+
+def notes_in_a_list(x, notes, settings):
+    notes.append(1.0)
+    return x * settings[0]
+
+
+@harmless
+def an_item_that_was_not_read_of_a_list_told_apart_from_one_written():
+    args = (rows(), [1.0], [2.0, "/one"])
+    return notes_in_a_list, args, {}, {"other": lambda call, args, kwargs: args[2].__setitem__(1, "/two")}

@@ -86,7 +86,8 @@ def _source_of(variable: Any) -> Any:
 
     realized = variable.realize()
     source = realized.source
-    known = isinstance(realized.get_real_python_backed_value(), _KNOWN)
+    # By its type: dynamo makes a guard of all that a dict or a list holds to give its value.
+    known = issubclass(_type_of(realized), _KNOWN)
     if source is None or known or realized.is_tensor():  # tensors are told apart with their check
         return None
     of_module = getattr(source, "member", None) in _OF_MODULES
