@@ -41,7 +41,19 @@ def made(by: int) -> dict[str, Callable[..., Any]]:
     def in_every_way(x: int, /, *rest: int, more: int = 2, **named: int) -> tuple[Any, ...]:
         return x, rest, more, named
 
-    return {each.__name__: each for each in (plain, with_cells, with_own_cells, handling, in_every_way)}
+    def with_lines(x: int) -> int:
+        """Some of them more than once."""
+        for _ in range(2):
+            x = (
+                x
+                + 1
+            )  # fmt: skip
+        return x
+
+    def in_one_line(x: int) -> int: return x + 1  # fmt: skip
+
+    functions = (plain, with_cells, with_own_cells, handling, in_every_way, with_lines, in_one_line)
+    return {each.__name__: each for each in functions}
 
 
 def prologued(name: str) -> tuple[Any, Any]:
@@ -111,3 +123,32 @@ class TestPrologue:
         function, other = prologued(name)
         lines = {line for *_, line in function.__code__.co_lines()}
         assert {line for *_, line in other.__code__.co_lines()} - {None} == lines - {None}
+
+    @pytest.mark.parametrize("asked", [False, True])
+    def test_each_line_is_met_as_without(
+        self, name: str, asked: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if asked:
+            monkeypatch.setattr(builtins, NAME, lambda given: None, raising=False)
+        without, with_one = (lines_met(function) for function in prologued(name))
+        assert with_one == without
+
+
+def lines_met(function: Any) -> list[int]:
+    """By its frame, in a call with 5."""
+    met: list[int] = []
+
+    def trace(frame: Any, what: str, argument: Any) -> Any:
+        if frame.f_code is not function.__code__:
+            return None
+        if what == "line":
+            met.append(frame.f_lineno)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(5)
+    finally:
+        sys.settrace(before)
+    return met
