@@ -6,9 +6,10 @@ import contextlib
 import dataclasses
 import importlib.util
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +31,7 @@ from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.traffic.samples import with_recorded_calls
 from hatch_precompile.verify.parent import CHILD as VERIFY
 from hatch_precompile.verify.parent import require_hits, run_samples
-from hatch_precompile.wheel.shim import with_shim
+from hatch_precompile.wheel.layout import contents_of, digests, lay_out, link_others
 
 __all__ = ["BuiltBundle", "build_bundle", "children_preloaded"]
 
@@ -44,12 +45,16 @@ _OF_SEVERAL_BUILDS = 100  # captures: enough
 
 @dataclass(frozen=True)
 class BuiltBundle:
-    """What goes into the wheel. `directory`: the whole content of `<package>/_precompiled/`. `page`: what to
-    write beside the wheel, with `report = true`."""
+    """What goes into the wheel.
+
+    directory: the whole content of `<package>/_precompiled/`; compiled: SHA-256 of the wheel's other files as
+    they were compiled and verified; page: what to write beside the wheel, with `report = true`
+    """
 
     directory: Path
     libraries: list[Path]
     torch_version: str
+    compiled: dict[str, str]
     page: str | None = None
 
 
@@ -59,6 +64,7 @@ def build_bundle(
     source_roots: list[Path],
     work: Path,
     report: Report,
+    files: Mapping[str, Path] | None = None,
     table: str = "",
     root: Path | None = None,
     reuse: Path | None = None,
@@ -68,10 +74,11 @@ def build_bundle(
     """Capture every entrypoint, write the bundle, verify it.
 
     source_roots: directories the project's packages are imported from; work: an empty directory this
-    build may fill; table: where the author wrote the configuration, for errors; root: the project's
-    folder, by default the working directory; reuse: an earlier wheel, from which is taken over what would
-    be captured again alike; shard: which part of the entrypoints this wheel is for; headers: a folder in
-    which several builds keep the headers that they compile.
+    build may fill; files: what the wheel holds, by path in it, all that verification finds of the project;
+    left out, that is the package's folder, and then the source roots; table: where the author wrote the
+    configuration, for errors; root: the project's folder, by default the working directory; reuse: an earlier
+    wheel, from which is taken over what would be captured again alike; shard: which part of the entrypoints
+    this wheel is for; headers: a folder in which several builds keep the headers that they compile.
 
     Raises BuildError; with on-error = "warn" an entrypoint that fails is reported and left out, and only a
     build with none left fails.
@@ -96,7 +103,8 @@ def build_bundle(
             within_memory(_memory_limit(config)),
             children_preloaded(verify=config.verify),
         ):
-            built, captures = _Build(config, source_roots, work, report, shard, headers).run(table, reuse)
+            build = _Build(config, source_roots, work, report, shard, headers, files, root or Path.cwd())
+            built, captures = build.run(table, reuse)
     except OSError as error:
         place = error.filename2 or error.filename or work
         raise BuildError(
@@ -139,6 +147,8 @@ class _Build:
         report: Report,
         shard: Shard | None,
         headers: Path | None,
+        files: Mapping[str, Path] | None,
+        root: Path,
     ) -> None:
         self.config = config
         self.entrypoints = shard.part(config.entrypoints) if shard else config.entrypoints
@@ -147,7 +157,12 @@ class _Build:
         self.work = work
         self.report = report
         self.headers = headers
-        self.directory = work / "site" / Path(*config.package.split(".")) / RUNTIME_PACKAGE
+        self.site, self.others = work / "site", work / "others"
+        self.files = contents_of(config.package, source_roots) if files is None else files
+        # Where verification looks for modules, and where it must not.
+        self.verified_in = [self.site, *source_roots] if files is None else [self.site, self.others]
+        self.hidden = [] if files is None else [*source_roots, root, root / "src"]
+        self.directory = self.site / Path(*config.package.split(".")) / RUNTIME_PACKAGE
 
     def run(self, table: str, reuse: Path | None) -> tuple[BuiltBundle, list[CaptureOf]]:
         """What goes into the wheel, and the captures it was made from."""
@@ -160,7 +175,8 @@ class _Build:
             )
         self._compare_with_matrix(str(torch.__version__))
         variants = variants_for_this_machine(list(self.config.variants), torch.cpu.get_capabilities(), table)
-        _lay_out_package(self.config.package, self.source_roots, self.work / "site")
+        lay_out(self.files, self.config.package, self.site)
+        link_others(_modules_of(self.entrypoints), self.files, self.source_roots, self.others)
         earlier = self._find_earlier(reuse, torch) if reuse is not None else None
         captures = self._capture(self.entrypoints, self.work, earlier)
         _require_any(captures)
@@ -184,7 +200,8 @@ class _Build:
             f"{size / 1e6:.1f} MB, {seconds:.0f} s"
         )
         self._say(text, Event(step="built", text=text, seconds=round(seconds, 3)))
-        return BuiltBundle(self.directory, libraries, str(torch.__version__)), captures
+        compiled = digests(self.files, self.site)
+        return BuiltBundle(self.directory, libraries, str(torch.__version__), compiled), captures
 
     def _write(self, captures: list[CaptureOf], variants: list[Variant], torch: Any) -> list[Path]:
         bundle = self.directory / "bundle"
@@ -274,7 +291,8 @@ class _Build:
                 results = run_samples(
                     entrypoint,
                     self.config.package,
-                    paths=[self.work / "site", *self.source_roots],
+                    paths=self.verified_in,
+                    hidden=self.hidden,
                     work=work / "verify" / entrypoint.name / variant,
                     timeout=self.config.timeout,
                     on_event=tell,
@@ -284,6 +302,7 @@ class _Build:
                 )
                 require_hits(entrypoint, results)
             except VerifyError as error:
+                error = VerifyError(f"{error}{self._left_out_of_the_wheel(str(error))}")
                 if captured.taken_from:
                     tell(Event(step="note", text=f"it is captured again: {error}"))
                 elif len(variants) > 1:
@@ -300,6 +319,17 @@ class _Build:
             if not captured.taken_from:
                 self._say_left_out(entrypoint, problems[entrypoint.name], "verify")
         return failed
+
+    def _left_out_of_the_wheel(self, problem: str) -> str:
+        """About a module that was not found, where the project has it."""
+        for module in re.findall(r"No module named '([\w.]+)'", problem):
+            for path in (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"):
+                if path not in self.files and any((root / path).exists() for root in self.source_roots):
+                    return (
+                        f"\n  The project has {path}, and the wheel has not: what .gitignore names, for one, "
+                        "is left out. Add it to the wheel's files"
+                    )
+        return ""
 
     def _say_left_out(
         self, entrypoint: Entrypoint, error: BuildError, phase: Literal["capture", "verify"]
@@ -365,19 +395,11 @@ def _replaced(
     return [each for each in chosen if each is not None]
 
 
-def _lay_out_package(package: str, source_roots: list[Path], site: Path) -> None:
-    """The package as the wheel will have it: links to its files, and `__init__` with the shim line."""
-    relative = Path(*package.split("."))
-    source = next(
-        (root / relative for root in source_roots if (root / relative / "__init__.py").is_file()), None
-    )
-    if source is None:
-        searched = ", ".join(map(str, source_roots))
-        raise BuildError(f"package: {package} has no __init__.py below {searched}")
-    destination = site / relative
-    destination.mkdir(parents=True)
-    for child in source.iterdir():
-        if child.name not in ("__init__.py", "__pycache__", RUNTIME_PACKAGE):
-            (destination / child.name).symlink_to(child.resolve())
-    text = (source / "__init__.py").read_bytes()
-    (destination / "__init__.py").write_bytes(with_shim(text, package))
+def _modules_of(entrypoints: Sequence[Entrypoint]) -> list[str]:
+    """What the build imports by name."""
+    return [
+        str(reference).partition(":")[0]
+        for each in entrypoints
+        for reference in (each.target, each.instance, each.samples, each.workload)
+        if reference and ":" in str(reference)
+    ]

@@ -21,6 +21,7 @@ from hatch_precompile.events import emit_failure
 from hatch_precompile.frontends.common import configuration, earlier_wheel, shard
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path, source_roots
+from hatch_precompile.wheel.layout import require_same
 from hatch_precompile.wheel.requirement import requirement
 from hatch_precompile.wheel.shim import with_shim
 from hatch_precompile.wheel.tag import wheel_tag
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PrecompileBuildHook", "hatch_register_build_hook"]
 
+_NOT_FOUND = ("No module named", "cannot import name", "No such file or directory")
+
 
 class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
     """Adds a bundle to the project's wheel. An sdist or an editable install gets none."""
@@ -39,6 +42,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
 
     _work: tempfile.TemporaryDirectory[str] | None = None
     _page: str | None = None
+    _compiled: dict[str, str] | None = None
 
     def dependencies(self) -> list[str]:
         """The project's own dependencies: its code runs in the build environment."""
@@ -54,15 +58,15 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
             self._add_bundle(build_data)
         except (BuildError, OSError) as error:
             self._remove_work()
-            emit_failure(error)
-            # Ends the process with a status of 1: a traceback would bury the sentence.
-            self.app.abort(f"precompile: {error}")
+            self._abort(BuildError(f"{error}{self._about_later_hooks(str(error))}"))
         except BaseException:
             self._remove_work()
             raise
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         self._remove_work()
+        if self._compiled is not None:
+            self._require_what_was_compiled(Path(artifact_path))
         if self._page is not None:
             path = page_path(Path(artifact_path))
             path.write_text(self._page, "utf-8")
@@ -74,8 +78,8 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         init = self._init_file(config.package, files)
         work = self._make_work()
         (work / "source").mkdir()
-        built = self._build(config, source_roots(files, work / "source"), work)
-        self._page = built.page
+        built = self._build(config, files, source_roots(files, work / "source"), work)
+        self._page, self._compiled = built.page, built.compiled
         own_requirement = requirement(
             built.torch_version, config.require_torch, self.metadata.core.dependencies
         )
@@ -85,7 +89,31 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         build_data["pure_python"] = False
         self._include(build_data, built.directory, config.package, init, work)
 
-    def _build(self, config: Config, roots: list[Path], work: Path) -> BuiltBundle:
+    def _require_what_was_compiled(self, wheel: Path) -> None:
+        """A hook that runs after this one may have changed what is packed."""
+        try:
+            require_same(wheel, self._compiled or {})
+        except BuildError as error:
+            wheel.unlink()
+            self._abort(error)
+
+    def _abort(self, error: BuildError) -> None:
+        emit_failure(error)
+        # Ends the process with a status of 1: a traceback would bury the sentence.
+        self.app.abort(f"precompile: {error}")
+
+    def _about_later_hooks(self, problem: str) -> str:
+        """Those may make what was not found."""
+        names = list(self.build_config.hook_config)
+        later = names[names.index(self.PLUGIN_NAME) + 1 :]
+        if not later or not any(sign in problem for sign in _NOT_FOUND):
+            return ""
+        return (
+            f"\n  Hooks that run after this one: {', '.join(later)}. If one makes what was not found, "
+            "put its table above this one's: Hatch runs hooks in the order of their tables"
+        )
+
+    def _build(self, config: Config, files: dict[str, Path], roots: list[Path], work: Path) -> BuiltBundle:
         from hatch_precompile.build import build_bundle
 
         directory = work / "bundle"
@@ -93,6 +121,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         return build_bundle(
             config,
             source_roots=roots,
+            files=files,
             work=directory,
             report=self.app.display_info,
             table=self._table_name(),

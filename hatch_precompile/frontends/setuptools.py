@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hatch_precompile.frontends.common import configuration, earlier_wheel, shar
 from hatch_precompile.frontends.project import SETUPTOOLS_TABLE as TABLE
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path
+from hatch_precompile.wheel.layout import require_same
 from hatch_precompile.wheel.requirement import requirement
 from hatch_precompile.wheel.shim import with_shim
 from hatch_precompile.wheel.tag import wheel_tag
@@ -56,11 +58,13 @@ def _build_py(base: Any, table: dict[str, Any]) -> Any:
             if getattr(self, "editable_mode", False) or "bdist_wheel" not in self.distribution.commands:
                 return
             root = Path(self.build_lib)
-            files = [Path(file).relative_to(root).as_posix() for file in self.get_outputs(False)]
+            outputs = list(self.get_outputs(False))
+            if self.distribution.ext_modules:
+                self.run_command("build_ext")  # they are imported while the samples are traced
+                outputs += self.get_finalized_command("build_ext").get_outputs()
+            files = [Path(file).relative_to(root).as_posix() for file in outputs]
             try:
-                self.distribution.precompiled_tag, self.distribution.precompiled_page = _add_bundle(
-                    root, files, table
-                )
+                self.distribution.precompiled = _add_bundle(root, files, table)
             except (BuildError, OSError) as error:
                 emit_failure(error)
                 raise SetupError(f"precompile: {error}") from None
@@ -68,9 +72,18 @@ def _build_py(base: Any, table: dict[str, Any]) -> Any:
     return BuildPy
 
 
-def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> tuple[str, str | None]:
-    """Build, and put the bundle and the line in `__init__` below `root`. Returns the wheel's tag, and what
-    to write beside it."""
+@dataclass(frozen=True)
+class Added:
+    """What the wheel needs to know. `tag`: its own; `page`: what to write beside it; `compiled`: see
+    `BuiltBundle`."""
+
+    tag: str
+    page: str | None
+    compiled: dict[str, str]
+
+
+def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> Added:
+    """Build, and put the bundle and the line in `__init__` below `root`."""
     from hatch_precompile.build import build_bundle
 
     config = configuration(table, files, TABLE)
@@ -82,6 +95,7 @@ def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> tuple[st
         built = build_bundle(
             config,
             source_roots=[root.resolve()],
+            files={file: root.resolve() / file for file in files},
             work=Path(work).resolve(),
             report=_say,
             table=TABLE,
@@ -91,7 +105,7 @@ def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> tuple[st
         shutil.copytree(built.directory, runtime, ignore=shutil.ignore_patterns("__pycache__"))
         tag = wheel_tag(built.libraries)
     init.write_bytes(with_shim(init.read_bytes(), config.package))
-    return tag, built.page
+    return Added(tag, built.page, built.compiled)
 
 
 def _bdist_wheel(base: Any, _table: dict[str, Any]) -> Any:
@@ -105,15 +119,27 @@ def _bdist_wheel(base: Any, _table: dict[str, Any]) -> Any:
 
         def run(self) -> None:
             super().run()
-            page = getattr(self.distribution, "precompiled_page", None)
-            if page is not None:
-                path = page_path(_destination(Path(self.distribution.dist_files[-1][2])))
-                path.write_text(page, "utf-8")
+            added: Added | None = getattr(self.distribution, "precompiled", None)
+            if added is None:
+                return
+            wheel = Path(self.distribution.dist_files[-1][2])
+            try:
+                require_same(wheel, added.compiled)
+            except BuildError as error:
+                wheel.unlink()
+                emit_failure(error)
+                raise SetupError(f"precompile: {error}") from None
+            if added.page is not None:
+                path = page_path(_destination(wheel))
+                path.write_text(added.page, "utf-8")
                 _say(f"the report of the build is {path}")
 
         def get_tag(self) -> tuple[str, str, str]:
-            tag = getattr(self.distribution, "precompiled_tag", None)
-            return tuple(tag.split("-")) if tag else super().get_tag()
+            added: Added | None = getattr(self.distribution, "precompiled", None)
+            if added is None:
+                return super().get_tag()
+            interpreter, abi, platform = added.tag.split("-")
+            return interpreter, abi, platform
 
     return BdistWheel
 

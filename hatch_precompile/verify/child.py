@@ -12,6 +12,7 @@ import msgspec
 
 from hatch_precompile.errors import BuildError, unforeseen
 from hatch_precompile.processes import connect_to_parent
+from hatch_precompile.verify.hidden import out_of_reach
 from hatch_precompile.verify.parent import Outcome, Request
 
 __all__ = ["main"]
@@ -36,6 +37,7 @@ def main(path: str) -> int:
 
 def _outcome(request: Request) -> Outcome:
     try:
+        out_of_reach(request.hidden)
         # Whatever torch is, or is not, is found out here.
         from hatch_precompile.verify.samples import run
 

@@ -28,7 +28,7 @@ class Request(msgspec.Struct, frozen=True):
 
     outcome: a file to write; variant: whose libraries run, or empty for the one this machine chooses;
     with_gradients: samples, counted from 0, that are called with gradients on, too; cases: calls of samples
-    in other sizes
+    in other sizes; hidden: folders from which nothing may be imported, whatever says so in this environment
     """
 
     entrypoint: Entrypoint
@@ -37,6 +37,7 @@ class Request(msgspec.Struct, frozen=True):
     variant: str
     with_gradients: list[int] = []
     cases: list[Case] = []
+    hidden: list[str] = []
 
 
 class SampleResult(msgspec.Struct, frozen=True):
@@ -79,12 +80,13 @@ def run_samples(
     variant: str = "",
     with_gradients: Sequence[int] = (),
     cases: Sequence[Case] = (),
+    hidden: Sequence[Path] = (),
 ) -> list[SampleResult]:
     """What each sample did in a clean process. Raises VerifyError where none could be run.
 
     paths: where the package with its bundle is found, and then the samples; work: a directory to make;
-    variant: whose libraries run, where it is not for this machine to choose; with_gradients, cases: see
-    `Request`.
+    variant: whose libraries run, where it is not for this machine to choose; with_gradients, cases, hidden:
+    see `Request`.
     """
     empty = work / "empty"
     empty.mkdir(parents=True)
@@ -92,7 +94,9 @@ def run_samples(
     temporary.mkdir()
     request = work / "request.json"
     outcome = work / "outcome.json"
-    asked = Request(entrypoint, package, str(outcome), variant, list(with_gradients), list(cases))
+    asked = Request(
+        entrypoint, package, str(outcome), variant, list(with_gradients), list(cases), [*map(str, hidden)]
+    )
     request.write_bytes(msgspec.json.encode(asked))
     heard: deque[Event] = deque(maxlen=60)
 

@@ -25,6 +25,7 @@ import hatch_precompile.frontends.hatch
 from hatch_precompile.config import Config
 from hatch_precompile.config.cells import Shard
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.wheel.layout import digests, lay_out
 
 FLAT = "[tool.hatch.build.targets.wheel]\npackages = ['textmodel']"
 SRC = "[tool.hatch.build.targets.wheel]\npackages = ['src/textmodel']"
@@ -35,6 +36,7 @@ class BuiltBundle:
     directory: Path
     libraries: list[Path]
     torch_version: str
+    compiled: dict[str, str]
     page: str | None
 
 
@@ -50,6 +52,7 @@ class FakeBuild:
         config: Config,
         *,
         source_roots: list[Path],
+        files: dict[str, Path],
         work: Path,
         report: Callable[[str], None],
         table: str,
@@ -68,7 +71,9 @@ class FakeBuild:
         (directory / "bundle" / "manifest.json").write_text("{}")
         (directory / "__pycache__").mkdir()
         (directory / "__pycache__" / "left.pyc").write_text("by a verification")
-        return BuiltBundle(directory, [], "2.13.0+cpu", "<p>½</p>" if config.report else None)
+        lay_out(files, config.package, work / "site")
+        compiled = digests(files, work / "site")
+        return BuiltBundle(directory, [], "2.13.0+cpu", compiled, "<p>½</p>" if config.report else None)
 
 
 @pytest.fixture
@@ -481,3 +486,61 @@ class TestErrors:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
         assert "set TMPDIR to one that is not" in aborted(tmp_path, capsys)
         assert not list((tmp_path / "tmp").iterdir())
+
+
+MAKES_VERSION = """
+from pathlib import Path
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+class Hook(BuildHookInterface):
+    def initialize(self, version, build_data):
+        Path(self.root, "textmodel", "_version.py").write_text("version = 3.0")
+"""
+OTHER = "[tool.hatch.build.hooks.custom]"
+
+
+class TestOtherHooks:
+    """What is compiled is what the wheel holds, or there is no wheel."""
+
+    @pytest.fixture
+    def project(self, tmp_path: Path) -> Path:
+        root = make_project(tmp_path)
+        (root / "hatch_build.py").write_text(MAKES_VERSION)
+        return root
+
+    @staticmethod
+    def add(project: Path, first: bool) -> None:
+        file = project / "pyproject.toml"
+        text = file.read_text()
+        ours = "[tool.hatch.build.hooks.precompile]"
+        file.write_text(text.replace(ours, f"{OTHER}\n{ours}") if first else f"{text}\n{OTHER}\n")
+
+    def test_what_one_before_makes_is_compiled(self, project: Path, fake: FakeBuild) -> None:
+        self.add(project, first=True)
+        (project / "textmodel" / "_version.py").write_text("version = 2.0")
+        assert read(build_wheel(project))["textmodel/_version.py"] == b"version = 3.0"
+
+    @pytest.mark.parametrize(("before", "what"), [("version = 2.0", "are another"), (None, "were not there")])
+    def test_what_one_after_makes_was_not_compiled(
+        self,
+        project: Path,
+        fake: FakeBuild,
+        before: str | None,
+        what: str,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        self.add(project, first=False)
+        if before is not None:
+            (project / "textmodel" / "_version.py").write_text(before)
+        said = aborted(project, capsys)
+        assert f"of its files textmodel/_version.py {what}" in said
+        assert "put its table above this one's" in said
+        assert not list((project / "dist").iterdir())
+
+    def test_what_one_after_makes_was_missed(
+        self, project: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        fake.error = CaptureError("textmodel cannot be imported: No module named 'textmodel._version'")
+        assert "custom" not in aborted(project, capsys)
+        self.add(project, first=False)
+        assert "Hooks that run after this one: custom. " in aborted(project, capsys)

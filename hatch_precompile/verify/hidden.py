@@ -1,0 +1,27 @@
+"""Keeps a project's sources out of the process that verifies its wheel, where they are installed editable."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["out_of_reach"]
+
+
+def out_of_reach(folders: Sequence[str]) -> None:
+    """Let nothing be imported from these folders, but for what lies in site-packages below them."""
+    hidden = {Path(folder).resolve() for folder in folders}
+    if hidden:
+        sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() not in hidden]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if hidden.isdisjoint(_parents_of(finder))]
+
+
+def _parents_of(finder: Any) -> set[Path]:
+    """Of what an editable install's finder knows. Seen in setuptools 83.0 (`MAPPING`) and editables 0.5
+    (`_redirections`): module -> its folder or file."""
+    of_setuptools = getattr(sys.modules.get(getattr(finder, "__module__", "")), "MAPPING", None)
+    known = of_setuptools if of_setuptools is not None else getattr(finder, "_redirections", None)
+    places = known.values() if isinstance(known, dict) else ()
+    return {parent for place in places if isinstance(place, str) for parent in Path(place).resolve().parents}
