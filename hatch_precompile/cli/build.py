@@ -22,7 +22,7 @@ from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.formatting import in_bytes
 from hatch_precompile.frontends.common import REUSE
 from hatch_precompile.frontends.pep517 import Built, build_wheel
-from hatch_precompile.frontends.project import Project, read_project
+from hatch_precompile.frontends.project import Project, read_project, require_read
 
 __all__ = ["build"]
 
@@ -94,6 +94,7 @@ def build(
     _check_options(no_isolation, cell, matrix, [jobs, executor, dask], resume or shards is not None)
     try:
         project = read_project(directory)
+        require_read(project)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     if not project.tables:

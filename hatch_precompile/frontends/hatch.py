@@ -19,6 +19,7 @@ from hatchling.plugin import hookimpl
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import emit_failure
 from hatch_precompile.frontends.common import configuration, earlier_wheel, shard
+from hatch_precompile.frontends.project import read_project, require_read
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path, source_roots
 from hatch_precompile.wheel.layout import require_same
@@ -73,6 +74,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
             self.app.display_info(f"precompile: the report of the build is {path}")
 
     def _add_bundle(self, build_data: dict[str, Any]) -> None:
+        require_read(read_project(Path(self.root)))
         files = self._files(build_data)
         config = configuration(self.config, files, self._table_name())
         init = self._init_file(config.package, files)

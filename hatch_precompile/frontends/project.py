@@ -10,7 +10,15 @@ from typing import Any
 
 from hatch_precompile.errors import ConfigError
 
-__all__ = ["HATCH_TABLE", "SETUPTOOLS_TABLE", "Project", "read_project", "tables_of", "value_at"]
+__all__ = [
+    "HATCH_TABLE",
+    "SETUPTOOLS_TABLE",
+    "Project",
+    "read_project",
+    "require_read",
+    "tables_of",
+    "value_at",
+]
 
 HATCH_TABLE = "tool.hatch.build.hooks.precompile"
 SETUPTOOLS_TABLE = "tool.hatch-precompile"
@@ -69,6 +77,29 @@ def tables_of(project: Project) -> list[tuple[str, dict[str, Any]]]:
             raise ConfigError(f"{name}: expected a table")
         found.append((name, table))
     return found
+
+
+def require_read(project: Project) -> None:
+    """Raise ConfigError where the backend reads no table of the project's, or where one replaces another."""
+    backend = project.backend.partition(".")[0]
+    read = [name for name in project.tables if (name == SETUPTOOLS_TABLE) == (backend == "setuptools")]
+    if not project.tables or not backend:
+        return
+    if backend in ("hatchling", "setuptools"):
+        if not read:
+            wanted = HATCH_TABLE if backend == "hatchling" else SETUPTOOLS_TABLE
+            raise ConfigError(
+                f"{', '.join(project.tables)}: {backend} does not read this table; call it {wanted}"
+            )
+        if len(read) > 1:
+            raise ConfigError(
+                f"{', '.join(read)}: one hook has one table, so only the last is read; keep one"
+            )
+    elif value_at(project.pyproject, "build-system", "backend-path") is None:
+        raise ConfigError(
+            f"build-system.build-backend: {project.backend} runs no hook of hatch-precompile; "
+            "hatchling.build and setuptools.build_meta do"
+        )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import importlib.metadata
 import shutil
 import sys
 import tempfile
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from typing import Any
 from setuptools import Distribution
 from setuptools.errors import SetupError
 
-from hatch_precompile.errors import BuildError
+from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.events import emit_failure
 from hatch_precompile.frontends.common import configuration, earlier_wheel, shard
 from hatch_precompile.frontends.project import SETUPTOOLS_TABLE as TABLE
+from hatch_precompile.frontends.project import Project, read_project, require_read
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path
 from hatch_precompile.wheel.layout import require_same
@@ -37,14 +37,31 @@ _FOR_A_WHEEL = {"bdist_wheel", "dist_info"}
 def finalize(dist: Distribution) -> None:
     """Have the commands that make a wheel add the bundle; a source distribution or an editable install
     gets none."""
-    project = Path("pyproject.toml")
-    if not project.is_file():
+    if not Path("pyproject.toml").is_file():
         return
-    table = tomllib.loads(project.read_text("utf-8")).get("tool", {}).get("hatch-precompile")
+    project = read_project(Path())
+    table = project.tables.get(TABLE)
     if table is None:
+        if project.tables and project.backend.startswith("setuptools."):
+            dist.cmdclass["bdist_wheel"] = _refusing(dist.get_command_class("bdist_wheel"), project)
         return
     for name, extend in (("build_py", _build_py), ("bdist_wheel", _bdist_wheel), ("egg_info", _egg_info)):
         dist.cmdclass[name] = extend(dist.get_command_class(name), table)
+
+
+def _refusing(base: Any, project: Project) -> Any:
+    class BdistWheel(base):
+        """Makes no wheel without what its author has asked for in a table that is not read here."""
+
+        def run(self) -> None:
+            try:
+                require_read(project)
+            except ConfigError as error:
+                emit_failure(error)
+                raise SetupError(f"precompile: {error}") from None
+            super().run()
+
+    return BdistWheel
 
 
 def _build_py(base: Any, table: dict[str, Any]) -> Any:

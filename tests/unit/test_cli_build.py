@@ -130,3 +130,35 @@ class TestErrors:
         result = build(project)
         assert result.exit_code == 2
         assert "configures no entrypoints; `hatch-precompile init` proposes some" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("backend", "table", "says"),
+    [
+        (
+            "setuptools.build_meta",
+            "tool.hatch.build.hooks.precompile",
+            "tool.hatch.build.hooks.precompile: setuptools does not read this table; "
+            "call it tool.hatch-precompile",
+        ),
+        (
+            "hatchling.build",
+            "tool.hatch-precompile",
+            "tool.hatch-precompile: hatchling does not read this table; "
+            "call it tool.hatch.build.hooks.precompile",
+        ),
+        (
+            "poetry.core.masonry.api",
+            "tool.hatch-precompile",
+            "build-system.build-backend: poetry.core.masonry.api runs no hook of hatch-precompile; "
+            "hatchling.build and setuptools.build_meta do",
+        ),
+    ],
+)
+def test_a_table_that_nobody_reads(tmp_path: Path, backend: str, table: str, says: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        f'[build-system]\nrequires = []\nbuild-backend = "{backend}"\n[{table}]\n'
+    )
+    result = build(tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: {says}\n" in result.stderr

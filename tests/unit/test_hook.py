@@ -423,15 +423,28 @@ class TestErrors:
     def test_also_where_that_is_the_table_of_the_target(
         self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        make_project(tmp_path, extra="\n[tool.hatch.build.targets.wheel.hooks.precompile]\njobs = 'all'")
+        in_target = "tool.hatch.build.targets.wheel.hooks.precompile"
+        file = make_project(tmp_path) / "pyproject.toml"
+        without_entrypoints = file.read_text().partition("[[")[0]
+        file.write_text(without_entrypoints.replace("tool.hatch.build.hooks.precompile", in_target))
         assert aborted(tmp_path, capsys).startswith(
             "precompile: tool.hatch.build.targets.wheel.hooks.precompile.entrypoints: expected"
+        )
+
+    def test_one_that_another_replaces(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        make_project(tmp_path, extra="\n[tool.hatch.build.targets.wheel.hooks.precompile]\njobs = 2")
+        assert aborted(tmp_path, capsys) == (
+            "precompile: tool.hatch.build.hooks.precompile, tool.hatch.build.targets.wheel.hooks.precompile: "
+            "one hook has one table, so only the last is read; keep one\n"
         )
 
     def test_also_where_that_is_in_hatch_toml(
         self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        make_project(tmp_path)
+        file = make_project(tmp_path) / "pyproject.toml"
+        file.write_text(file.read_text().partition("[tool.hatch")[0])
         (tmp_path / "hatch.toml").write_text(
             "[build.hooks.precompile]\njob = 1\n[build.targets.wheel]\npackages = ['textmodel']\n"
         )
