@@ -167,7 +167,7 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
 
     on_miss: Literal["eager", "compile", "error"] = "eager"
     """With `activate = "call"`, what a call does that nothing compiled fits: it runs eagerly, it is compiled
-    now by `torch.compile`, or it raises `PrecompileError`."""
+    now by `torch.compile`, where there is a compiler, or it raises `PrecompileError`."""
 
     on_skip: Literal["fail", "eager"] = "fail"
     """What happens with a function that torch.compile gives up on, such as one with a graph break in a loop:

@@ -7,6 +7,7 @@ import functools
 import sys
 import trace
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -125,14 +126,17 @@ def a_miss_that_is_an_error() -> None:
     core.Strict()(torch.ones(5))
 
 
-def misses_that_are_compiled() -> dict[str, int]:
-    """A hit and two misses: how often compiled code ran, and the hits."""
+def misses_that_are_compiled() -> dict[str, Any]:
+    """A hit and two misses: how often compiled code ran, the hits, and warnings."""
     backend = Running()
     torch.compile = functools.partial(torch.compile, backend=backend)
     model = core.Jitted()
-    for x in (X, torch.ones(5), torch.ones(5)):
-        model(x)
-    return {"ran": backend.ran, "hits": probe.hits("jitted", "lab")}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for x in (X, torch.ones(5), torch.ones(5)):
+            model(x)
+    texts = [str(each.message) for each in said if "lab: " in str(each.message)]
+    return {"ran": backend.ran, "hits": probe.hits("jitted", "lab"), "said": texts}
 
 
 def _with_a_disabled_function_around_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,7 +44,17 @@ class TestPolicies:
         assert "PrecompileError: lab: no entry of strict fits this call: x has size 5" in finished.stderr
 
     def test_on_miss_compile_with_super(self, lab: Site) -> None:
-        assert lab.play("misses.misses_that_are_compiled") == {"ran": 2, "hits": 1}
+        seen = lab.play("misses.misses_that_are_compiled", environment={"PATH": os.environ["PATH"]})
+        assert seen == {"ran": 2, "hits": 1, "said": []}
+
+    def test_on_miss_compile_without_a_compiler(self, lab: Site) -> None:
+        seen = lab.play("misses.misses_that_are_compiled")
+        (said,) = seen.pop("said")
+        assert seen == {"ran": 0, "hits": 1}
+        assert said.startswith(
+            'lab: calls that no entry fits run as they are: on-miss = "compile", and torch finds no C++ '
+            "compiler (InvalidCxxCompiler); install one, or set CXX"
+        )
 
 
 class TestFollowed:
