@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import logging
 import reprlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,8 @@ _SMALL = 1 << 16
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _NAMES = ("module", "qualname")
 _NAMED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+# They remember whether they were asked, which is nothing of the program's.
+_ASIDE = (logging.Logger, logging.Handler)
 _OF_MODULES = {*torch.nn.Module().__dict__} - {"training"}
 
 
@@ -147,6 +150,8 @@ class _Walk:
         elif is_a(value, *_NAMED):
             named = attribute(value, "__func__", value)  # a method's is its function's
             self.found[path] = ".".join(str(attribute(named, f"__{part}__", "")) for part in _NAMES)
+        elif is_a(value, *_ASIDE):
+            self.found[path] = _Kind(_name(value), 0)
         elif id(value) not in self._seen:
             self._seen[id(value)] = value
             kinds: Any = (dict, list, tuple, collections.deque, set, frozenset)

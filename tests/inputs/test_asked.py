@@ -1,7 +1,9 @@
-"""What a trace asked for and did not find: an entry is refused where it is there now (asked.py)."""
+"""What a trace asked for and did not find, told apart, or took in an order: an entry is refused where that is
+otherwise now (asked.py, absences.py, apart.py)."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,18 +11,25 @@ import pytest
 import torch
 from torch import nn
 
-from tests.inputs import asked
+from tests.inputs import absences, apart, asked
 from tests.inputs.capturing import Captured, captured
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     """What changes of a global, a class or a module have left behind goes."""
-    places = [asked.SETTINGS, asked.NESTED["a"], vars(asked.types), vars(asked.helper), vars(asked)]
-    classes = [*(value for value in vars(asked).values() if isinstance(value, type)), nn.Module]
+    modules = (asked, absences, apart)
+    places = [asked.SETTINGS, asked.NESTED["a"], vars(asked.types), vars(asked.helper), absences.GLOBALS]
+    places += [vars(module) for module in modules]
+    classes = [nn.Module]
+    for module in modules:
+        classes += [value for value in vars(module).values() if isinstance(value, type)]
+    environment = dict(os.environ)
     before = [dict(place) for place in places]
     names = [dict(vars(cls)) for cls in classes]
     yield
+    os.environ.clear()
+    os.environ.update(environment)
     for place, content in zip(places, before, strict=True):
         for name in place.keys() - content.keys():
             del place[name]

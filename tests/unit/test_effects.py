@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ def module() -> Iterator[Any]:
     """A module with globals of every kind, that can be imported."""
     made = types.ModuleType("left_behind")
     exec("calls = []\ncount = 0\nclass Owner: number = 1\ndef function(): pass\nfunction.n = 1\n", vars(made))
+    made.logger = logging.Logger("left_behind", logging.INFO)  # type: ignore[attr-defined]
     sys.modules["left_behind"] = made
     yield made
     del sys.modules["left_behind"]
@@ -113,6 +115,7 @@ HARMLESS: dict[str, tuple[Call, Call]] = {
     "the same is written": (lambda m, g: m.steps.copy_(m.steps.clone()), nothing),
     "the same once more": (lambda m, g: setattr(m, "steps", torch.zeros(2)), nothing),
     "warnings that were given": (lambda m, g: setattr(g, "__warningregistry__", {}), nothing),
+    "a logger was asked": (nothing, lambda m, g: g.logger.debug("no")),
     "a hook": (lambda m, g: m._forward_hooks.update({1: nothing}), nothing),
     "it holds itself": (
         lambda m, g: setattr(m.thing, "me", m.thing),
