@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hatch_precompile.looking import attribute
+
 __all__ = ["out_of_reach"]
 
 
@@ -21,7 +23,7 @@ def out_of_reach(folders: Sequence[str]) -> None:
 def _parents_of(finder: Any) -> set[Path]:
     """Of what an editable install's finder knows. Seen in setuptools 83.0 (`MAPPING`) and editables 0.5
     (`_redirections`): module -> its folder or file."""
-    of_setuptools = getattr(sys.modules.get(getattr(finder, "__module__", "")), "MAPPING", None)
-    known = of_setuptools if of_setuptools is not None else getattr(finder, "_redirections", None)
+    of_setuptools = attribute(sys.modules.get(attribute(finder, "__module__", "")), "MAPPING", None)
+    known = of_setuptools if of_setuptools is not None else attribute(finder, "_redirections", None)
     places = known.values() if isinstance(known, dict) else ()
     return {parent for place in places if isinstance(place, str) for parent in Path(place).resolve().parents}

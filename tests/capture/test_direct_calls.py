@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -72,6 +74,33 @@ def test_an_error_of_the_graphs_is_told_as_such(graph: Callable[..., Any]) -> No
     assert type(told.value).__name__ == "GraphFailed"
     assert (told.value.rerun, type(told.value.instead)) == (True, IndexError)
     assert "out of bounds" in str(told.value.__cause__)
+
+
+@pytest.mark.parametrize("count", [255, 256, 300])
+def test_many_inputs(count: int, tmp_path: Path) -> None:
+    """By bytecode as dynamo writes it, with a CALL of them all, until the interpreter specializes that."""
+
+    names = [f"a{number}" for number in range(count)]
+    text = f"def function({', '.join(names)}): return {' + '.join(names)}"
+    made: dict[str, Any] = {}
+    exec(text, made)
+    inputs = {name: torch.full((2,), float(number)) for number, name in enumerate(names)}
+    save_graph(tmp_path, made["function"], inputs)
+    code = runtime("prologue")._Assembler()
+    code.add("RESUME")
+    code.add("LOAD_GLOBAL", 1)  # a NULL, and the first of the names
+    for place in range(1, count + 1):
+        code.add("LOAD_GLOBAL", place << 1)
+    code.call(count)
+    code.add("RETURN_VALUE")
+    plain = (lambda: None).__code__
+    call = FunctionType(
+        plain.replace(co_code=bytes(code), co_names=("graph", *names), co_stacksize=count + 4),
+        {"graph": graph_of(tmp_path), **inputs},
+    )
+    for _ in range(30):
+        (added,) = call()
+        assert added.tolist() == [float(sum(range(count)))] * 2
 
 
 @pytest.fixture
