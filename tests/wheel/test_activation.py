@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -46,7 +47,8 @@ class TestMiss:
         assert seen == {"same": True, "misses": 1, "hits": 0, "imported": []}
 
     def test_compile(self, zoo: Site) -> None:
-        seen = zoo.play("activation.misses_that_are_compiled")
+        with_a_compiler = {"PATH": os.environ["PATH"]}
+        seen = zoo.play("activation.misses_that_are_compiled", environment=with_a_compiler)
         assert seen["at the hit"] == {"hits": 1, "compiled": 0, "imported": []}
         assert seen["same"]
         assert seen["compiled"] == 1
