@@ -176,6 +176,7 @@ class _Build:
         self._compare_with_matrix(str(torch.__version__))
         variants = variants_for_this_machine(list(self.config.variants), torch.cpu.get_capabilities(), table)
         lay_out(self.files, self.config.package, self.site)
+        compiled = digests(self.files, self.site)  # before the trace: what is edited meanwhile is noticed
         link_others(_modules_of(self.entrypoints), self.files, self.source_roots, self.others)
         earlier = self._find_earlier(reuse, torch) if reuse is not None else None
         captures = self._capture(self.entrypoints, self.work, earlier)
@@ -200,7 +201,6 @@ class _Build:
             f"{size / 1e6:.1f} MB, {seconds:.0f} s"
         )
         self._say(text, Event(step="built", text=text, seconds=round(seconds, 3)))
-        compiled = digests(self.files, self.site)
         return BuiltBundle(self.directory, libraries, str(torch.__version__), compiled), captures
 
     def _write(self, captures: list[CaptureOf], variants: list[Variant], torch: Any) -> list[Path]:

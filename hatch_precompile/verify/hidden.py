@@ -21,8 +21,8 @@ def out_of_reach(folders: Sequence[str]) -> None:
 
 
 def _parents_of(finder: Any) -> set[Path]:
-    """Of what an editable install's finder knows. Seen in setuptools 83.0 (`MAPPING`) and editables 0.5
-    (`_redirections`): module -> its folder or file."""
+    """Of what an editable install's finder knows: module -> its folder or file. `MAPPING` was seen in
+    setuptools 84.2; `_redirections` is that of editables, which was not run."""
     of_setuptools = attribute(sys.modules.get(attribute(finder, "__module__", "")), "MAPPING", None)
     known = of_setuptools if of_setuptools is not None else attribute(finder, "_redirections", None)
     places = known.values() if isinstance(known, dict) else ()
