@@ -105,12 +105,14 @@ class ResumeRecord(msgspec.Struct, frozen=True):
 
 
 class TensorInput(msgspec.Struct, frozen=True):
-    """A tensor that a call passes in. `size`: the sample's; `fixed`: whether it must be so, each."""
+    """A tensor that a call passes in. `size`: the sample's; `fixed`: whether it must be so, each;
+    `contiguous`: whether the sample's was."""
 
     name: str
     dtype: str
     size: list[int]
     fixed: list[bool]
+    contiguous: bool = True
 
 
 class FixedValue(msgspec.Struct, frozen=True):

@@ -86,6 +86,7 @@ def _tensor(node: GuardNode, leaf: Leaf) -> TensorInput:
         dtype=str(value.dtype).removeprefix("torch."),
         size=list(value.size()),
         fixed=[size is not None for size in sizes],
+        contiguous=value.layout is not torch.strided or value.is_contiguous(),
     )
 
 

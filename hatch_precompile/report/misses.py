@@ -130,7 +130,7 @@ def _skipped(captured: Capture) -> Iterator[Advice]:
 
 def _advice(entrypoint: Entrypoint, entries: Sequence[Conditions]) -> Iterator[Advice]:
     for mode in entrypoint.modes:
-        yield Advice(MODES[mode], "`mode` may be a list of several modes.")
+        yield Advice(MODES[mode], 'Name several modes: mode = ["no_grad", "inference"].')
     names = dict.fromkeys(tensor.name for conditions in entries for tensor in conditions.inputs)
     for name in names:
         same = [tensor for conditions in entries for tensor in conditions.inputs if tensor.name == name]
@@ -152,6 +152,12 @@ def _advice_on_tensor(entrypoint: Entrypoint, name: str, same: Sequence[TensorIn
         f"dimension{'' if ranks == [1] else 's'}.",
         "Give a sample with it.",
     )
+    if max(ranks) and all(tensor.contiguous for tensor in same):
+        part = f"{name}[{':, ' * (max(ranks) - 1)}:20]"
+        yield Advice(
+            f"{name} is not contiguous, as a slice {part} or a transposed tensor is not.",
+            f"Pass {name}.contiguous(), or give a sample with such strides.",
+        )
     declared = _declared(entrypoint, name)
     for dimension in range(max(ranks)):
         having = [tensor for tensor in same if len(tensor.size) > dimension]

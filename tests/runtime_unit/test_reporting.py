@@ -83,6 +83,16 @@ def test_the_first_misses_pass_and_then_one_every_so_often() -> None:
             "tensor 'self.weight' dtype mismatch. expected Float, actual Double",
             "convert it, or rebuild",
         ),
+        (
+            "T0.check(v0, v6)",
+            "tensor 'x' stride mismatch at index 0. expected 20, actual 40",
+            "pass one with those strides (.contiguous() makes",
+        ),
+        (
+            "v0.stride()[0] == v0.size()[1]",
+            "x is a tensor of shape (5, 20) and strides (40, 1); needed: x.stride()[0] == x.size()[1]",
+            "pass one with those strides (.contiguous() makes",
+        ),
         ("something(new)", "needed: something(new)", "rebuild the wheel with a sample like this call"),
     ],
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import html
 import itertools
+import json
 import re
 import shutil
 import subprocess
@@ -344,6 +346,10 @@ class TestMisses:
         advice = {each.calls: each.remedy for each in expected_misses(entrypoint, TRAINING).advice}
         assert advice["The size of dimension 0 of input_ids is not 8."].startswith("It is declared, but")
 
+    def test_slices_of_what_was_contiguous_at_the_build(self) -> None:
+        calls = "input_ids is not contiguous, as a slice input_ids[:, :20] or a transposed tensor is not."
+        assert self.advice()[calls].startswith("Pass input_ids.contiguous(), or")
+
     def test_values_and_types(self) -> None:
         advice = self.advice()
         assert "pooling is not 'mean'." in advice
@@ -390,13 +396,32 @@ def photographed(folder: Path, theme: str) -> Any:
     return image.open(file).convert("RGB")
 
 
-def looked_at(folder: Path, *options: str) -> str:
+FRAMED = """<!doctype html>
+<iframe id="frame" src="page.html" style="border:0;width:{width}px;height:4000px"></iframe>
+<output id="measured"></output>
+<script>
+const frame = document.getElementById("frame");
+frame.onload = () => {{
+  const root = frame.contentDocument.documentElement;
+  for (const each of root.querySelectorAll("details")) each.open = true;
+  const tables = [...root.querySelectorAll("div.scroll")];
+  document.getElementById("measured").textContent = JSON.stringify({{
+    page: root.scrollWidth,
+    tables: tables.length,
+    wide: tables.filter(each => each.scrollWidth > each.clientWidth).map(each => each.innerText.slice(0, 80)),
+  }});
+}};
+</script>
+"""
+
+
+def looked_at(folder: Path, *options: str, page: str = "page.html") -> str:
     browser = chromium()
     assert browser is not None
     command = [
         browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
         f"--user-data-dir={folder / 'profile'}", "--hide-scrollbars", "--window-size=1100,3000",
-        *options, (folder / "page.html").as_uri(),
+        "--allow-file-access-from-files", *options, (folder / page).as_uri(),
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
@@ -418,6 +443,16 @@ class TestInABrowser:
         heading = (0, 0, light.width, 120)
         assert light.crop(heading).convert("L").getextrema()[0] < 90
         assert dark.crop(heading).convert("L").getextrema()[1] > 190
+
+    @pytest.mark.parametrize("width", [1280, 400])
+    def test_every_column_is_on_the_screen(self, pages: Path, width: int) -> None:
+        """In a frame of that width: what is wider than the place it has, of the page and of its tables."""
+        (pages / "framed.html").write_text(FRAMED.format(width=width))
+        document = looked_at(pages, "--dump-dom", "--virtual-time-budget=3000", page="framed.html")
+        (measured,) = re.findall(r'<output id="measured">(.*?)</output>', document)
+        seen = json.loads(html.unescape(measured))
+        assert seen["tables"] > 3
+        assert (seen["page"], seen["wide"]) == (width, [])
 
     def test_bars_are_as_long_as_the_timeline_says(self, light: Any) -> None:
         """Tracing a sample takes half of the whole: bars of that colour and of half of the track's width."""

@@ -173,6 +173,7 @@ class TestOtherWaysToStart:
         assert finished.result == {"same": True, "hits": None}
         assert "zoo: compiled code is not used: " in finished.stderr
         assert "manifest.json cannot be read" in finished.stderr
+        assert f"compiled code is not loaded out of {archive}" in finished.stderr
 
     def test_without_a_file_name_of_its_own_the_runtime_gives_up(self, zoo: Site) -> None:
         """As with a loader that sets no `__file__`."""
