@@ -15,14 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 
-import torch
-
 from hatch_precompile.capture.coverage import Coverage, Gap, Point, Range
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, Unsupported
 from hatch_precompile.lower.size_conditions import SizeCondition
 from hatch_precompile.records import Case
-from hatch_precompile.target.call import Sample, copied, mode_context
+from hatch_precompile.target.call import Sample, copied, raised_eagerly
 from hatch_precompile.target.dynamic import DeclaredSize, declared_sizes
 from hatch_precompile.target.finding import Target
 from hatch_precompile.target.resized import Sizes, in_words, resizable, resized
@@ -210,12 +208,10 @@ class _OneSample:
             self.target,
             dataclasses.replace(copied(self.sample), resized=self._sizes(point)),
         )
-        try:
-            with mode_context(given.mode), torch.compiler.set_stance("force_eager"):
-                self.target.call(*given.args, **given.kwargs)
-        except Exception as error:
-            return f"{type(error).__name__}: {(str(error).strip() or '?').splitlines()[0]}"
-        return ""
+        error = raised_eagerly(self.target.call, given)
+        if error is None:
+            return ""
+        return f"{type(error).__name__}: {(str(error).strip() or '?').splitlines()[0]}"
 
     # -- ends ----------------------------------------------------------------------------------
 

@@ -6,13 +6,15 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 import hatch_precompile
 from hatch_precompile.capture.parent import TRACEBACK
 from hatch_precompile.errors import BuildError, CaptureError
 from hatch_precompile.runtime import runtime_directory
 from hatch_precompile.torch_internals import graph_break_reasons, is_compilers_error, last_line
 
-__all__ = ["failure"]
+__all__ = ["failure", "models_own"]
 
 _AT_MOST = 8  # lines of an error's text
 # What torch adds to its errors for those who work on torch.
@@ -21,6 +23,7 @@ _ADVICE = (
     *("For more details about this", "You can suppress this exception"),
 )
 _WRAPPERS = ("InternalTorchDynamoError", "BackendCompilerFailed", "InductorError")
+_TORCH = str(Path(torch.__file__).parent)
 _OURS = tuple(str(folder) for folder in (Path(hatch_precompile.__file__).parent, runtime_directory()))
 
 
@@ -49,6 +52,20 @@ def failure(label: str, error: Exception, *, with_traceback: bool) -> BuildError
         told += "".join(traceback.format_exception(error)).splitlines()
     elif compilers:
         told.append(f"{TRACEBACK}=1 in the environment of the build adds the traceback")
+    return CaptureError("\n  ".join(told))
+
+
+def models_own(label: str, error: Exception, *, with_traceback: bool) -> CaptureError:
+    """The same where the call raises without torch.compile, too: of this sample, or the model as it is."""
+    first, *more = (str(error).strip() or type(error).__name__).splitlines()
+    told = [f"{label}: the model itself raises {type(error).__name__}: {first}", *more[:_AT_MOST]]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*_OURS, _TORCH))]
+    if own:
+        told.append(f"at {own[-1].filename}:{own[-1].lineno} in {own[-1].name}")
+    told.append("Give a sample that it takes: its call fails without torch.compile, too.")
+    if with_traceback:
+        told += "".join(traceback.format_exception(error)).splitlines()
     return CaptureError("\n  ".join(told))
 
 

@@ -19,7 +19,7 @@ import torch
 from msgspec.structs import replace
 
 from hatch_precompile.capture.cases import Cases, Region
-from hatch_precompile.capture.failures import failure
+from hatch_precompile.capture.failures import failure, models_own
 from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
 from hatch_precompile.capture.parent import Request
 from hatch_precompile.config.variants import Variant
@@ -49,8 +49,8 @@ from hatch_precompile.records import (
 )
 from hatch_precompile.reuse.made_from import made_from, sources_of, what_has_changed
 from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
-from hatch_precompile.target.call import Sample, copied, gives_no_gradient, mode_context
-from hatch_precompile.target.dynamic import mark_dynamic
+from hatch_precompile.target.call import Sample, copied, gives_no_gradient, mode_context, raised_eagerly
+from hatch_precompile.target.dynamic import mark_dynamic, require_in_range
 from hatch_precompile.target.finding import (
     Declared,
     Target,
@@ -143,6 +143,7 @@ class _Session:
         samples = list(samples_of(self.entrypoint))
         self.samples = len(samples)
         targets = find_targets(self.entrypoint, samples)
+        require_in_range(self.entrypoint, targets, samples)
         origin = made_from(self.entrypoint, self.variants, samples)
         if self.request.earlier and (taken_over := self._take_over(Path(self.request.earlier), origin)):
             return replace(taken_over, seconds=round(time.perf_counter() - started, 3))
@@ -353,6 +354,8 @@ class _Session:
                 raise self.failure from None
             if self.entrypoint.fullgraph and self.skipped:
                 raise self._left_uncompiled(label) from None
+            if not self.at and (own := raised_eagerly(target.call, sample)) is not None:
+                raise models_own(label, own, with_traceback=self.request.traceback) from own
             raise failure(label, error, with_traceback=self.request.traceback) from error
         self._require_whole(label)
         return sum(map(len, self.frames.values())) - before

@@ -288,6 +288,8 @@ def _matrix(value: object, path: str) -> Matrix:
 
 
 def _entrypoints(value: object, path: str) -> tuple[Entrypoint, ...]:
+    if isinstance(value, dict):
+        raise ConfigError(f"{path}: expected an array of tables, got a table; write [[{path}]]")
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise expected(path, "an array of tables", value)
     if not value:

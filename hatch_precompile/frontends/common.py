@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hatch_precompile.config import Config, load
@@ -43,6 +43,8 @@ def configuration(table: Mapping[str, Any], files: Collection[str], where: str) 
     the bundle's name already.
     """
     packages = import_packages(files)
+    if "package" not in table and len(packages) != 1:
+        raise ConfigError(f"{where}.package: {_no_package(files, packages)}")
     config = load(table, default_package=packages[0] if len(packages) == 1 else None, prefix=where)
     folder = package_path(config.package)
     added = folder / RUNTIME_PACKAGE
@@ -57,3 +59,20 @@ def configuration(table: Mapping[str, Any], files: Collection[str], where: str) 
             f"add one, or name another package as {where}.package"
         )
     return config
+
+
+def _no_package(files: Collection[str], packages: Sequence[str]) -> str:
+    """Why it is not known which package carries the bundle, and what to do."""
+    if packages:
+        return f"the wheel holds {' and '.join(packages)}; name the package that carries the bundle"
+    modules = [PurePosixPath(file) for file in files if file.endswith(".py")]
+    flat = next((module for module in modules if len(module.parts) == 1), None)
+    if flat is not None:
+        return (
+            f"the wheel holds the module {flat}, and only a package can carry a bundle; "
+            f"make it {flat.stem}/__init__.py"
+        )
+    if modules:
+        folder = modules[0].parts[0]
+        return f"the wheel holds {folder} without an __init__.py, which would install the bundle; add one"
+    return "the wheel holds no Python file; look at what the build includes in it"

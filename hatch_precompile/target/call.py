@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from hatch_precompile.torch_internals.pytrees import children
 from hatch_precompile.torch_internals.tensors import without_subclass
 
-__all__ = ["Sample", "copied", "copy_of", "gives_no_gradient", "mode_context"]
+__all__ = ["Sample", "copied", "copy_of", "gives_no_gradient", "mode_context", "raised_eagerly"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,16 @@ def mode_context(mode: str) -> AbstractContextManager[Any]:
     if mode == "inference":
         return torch.inference_mode()
     return torch.no_grad() if mode == "no_grad" else torch.enable_grad()
+
+
+def raised_eagerly(call: Callable[..., Any], sample: Sample) -> Exception | None:
+    """What a call raises where nothing is compiled: then torch.compile is not what has failed."""
+    try:
+        with mode_context(sample.mode), torch.compiler.set_stance("force_eager"):
+            call(*sample.args, **sample.kwargs)
+    except Exception as error:
+        return error
+    return None
 
 
 def gives_no_gradient(call: Callable[..., Any], sample: Sample) -> bool:

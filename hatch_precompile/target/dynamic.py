@@ -15,7 +15,7 @@ from hatch_precompile.target.call import Sample
 from hatch_precompile.target.finding import Target
 from hatch_precompile.torch_internals.tensors import mark_range, mark_static
 
-__all__ = ["DeclaredSize", "declared_sizes", "mark_dynamic"]
+__all__ = ["DeclaredSize", "declared_sizes", "mark_dynamic", "require_in_range"]
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,39 @@ def mark_dynamic(entrypoint: Entrypoint, target: Target, sample: Sample) -> list
     return found
 
 
-def declared_sizes(entrypoint: Entrypoint, target: Target, sample: Sample) -> list[DeclaredSize]:
+def require_in_range(entrypoint: Entrypoint, targets: Sequence[Target], samples: Sequence[Sample]) -> None:
+    """Raise CaptureError for a declared range that no sample has a size in: nothing of it would be served."""
+    outside: dict[str, list[DeclaredSize]] = {}
+    served = set()
+    for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1):
+        for declared in declared_sizes(entrypoint, target, sample, f"sample {number}/{len(samples)}"):
+            key = declared.key.partition(" ")[0]
+            if declared.size >= 2 and declared.is_in_range:
+                served.add(key)
+            elif (declared.dimension.min, declared.dimension.max) != (None, None):
+                outside.setdefault(key, []).append(declared)
+    for key, found in outside.items():
+        dimension = found[0].dimension
+        if key not in served and (dimension.max is None or dimension.max >= 2):
+            sizes = ", ".join(map(str, sorted({each.size for each in found})))
+            low = max(dimension.min or 0, 2)
+            wanted = f"{low} or more" if dimension.max is None else f"{low} to {dimension.max}"
+            raise CaptureError(
+                f"dynamic-shapes.{key} declares {dimension.name}, and no sample has a size of {wanted}, but "
+                f"{sizes}; give one that has"
+            )
+
+
+def declared_sizes(
+    entrypoint: Entrypoint, target: Target, sample: Sample, what: str = "a sample"
+) -> list[DeclaredSize]:
     """Every dimension of a sample's tensors that is declared. Raises CaptureError, naming the key, where a
-    declaration does not fit the target or the sample.
+    declaration does not fit the target or the sample, which it calls `what`.
     """
     try:
         bound = target.signature.bind(*sample.args, **sample.kwargs)
     except TypeError as error:
-        raise CaptureError(f"a sample does not fit the signature of {entrypoint.target}: {error}") from None
+        raise CaptureError(f"{what} does not fit {entrypoint.target}{target.signature}: {error}") from None
     arguments = dict(bound.arguments)
     for parameter in target.signature.parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -18,6 +18,7 @@ from hatch_precompile.errors import CaptureError
 from hatch_precompile.looking import dict_of
 from hatch_precompile.target.call import Sample
 from hatch_precompile.target.observing import calls_observed
+from hatch_precompile.target.references import find_reference
 from hatch_precompile.torch_internals import (
     below_decorators,
     enters_a_context,
@@ -30,7 +31,6 @@ __all__ = [
     "Declared",
     "Target",
     "find_declared",
-    "find_reference",
     "find_target",
     "find_targets",
     "require_own_frame",
@@ -49,21 +49,6 @@ class Target:
     call: Callable[..., Any]
     signature: inspect.Signature
     compiled: Callable[[Any], Callable[..., Any]]
-
-
-def find_reference(reference: str, key: str) -> Any:
-    """The object a "pkg.mod:qual.name" names. Raises CaptureError naming the key."""
-    module_name, _, qualname = reference.partition(":")
-    try:
-        value: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        raise CaptureError(f'{key} = "{reference}": cannot import {module_name} ({error})') from error
-    for part in qualname.split("."):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            raise CaptureError(f'{key} = "{reference}": {module_name} has no {qualname}') from None
-    return value
 
 
 @dataclass(frozen=True)
@@ -132,6 +117,11 @@ def _declared(entrypoint: Entrypoint) -> Declared:
             raise CaptureError(
                 f'target = "{entrypoint.target}" is a class but no torch.nn.Module; '
                 f'name one of its methods, as in "{entrypoint.target}.method"'
+            )
+        if "__call__" in vars(value) and inside_compile(vars(value)["__call__"]) is not None:
+            raise CaptureError(
+                f'target = "{entrypoint.target}" is a class under torch.compile, which cannot be done twice; '
+                "take the decorator away, or put it on the method forward"
             )
         return Declared("module class", value)
     owner_name, _, method = qualname.rpartition(".")
@@ -251,14 +241,22 @@ def find_targets(entrypoint: Entrypoint, samples: Sequence[Sample]) -> list[Targ
     return [made[id(sample.owner)] for sample in samples]
 
 
+def _advice_on_instance(entrypoint: Entrypoint, error: Exception) -> str:
+    name = getattr(error, "filename", None)
+    if isinstance(error, FileNotFoundError) and isinstance(name, str) and not Path(name).is_absolute():
+        return f"; a build runs in a folder of its own: find the file by Path(__file__).with_name({name!r})"
+    return "" if entrypoint.instance else '; name a callable that makes one with the key "instance"'
+
+
 def _instance(entrypoint: Entrypoint, cls: type) -> Any:
     factory = cls if entrypoint.instance is None else find_reference(entrypoint.instance, "instance")
     what = f'instance = "{entrypoint.instance}"' if entrypoint.instance else f"{cls.__qualname__}()"
     try:
         instance = factory()
     except Exception as error:
-        hint = "" if entrypoint.instance else '; name a callable that makes one with the key "instance"'
-        raise CaptureError(f"{what} raised {type(error).__name__}: {error}{hint}") from error
+        raise CaptureError(
+            f"{what} raised {type(error).__name__}: {error}{_advice_on_instance(entrypoint, error)}"
+        ) from error
     if not isinstance(instance, cls):
         raise CaptureError(f"{what} returned a {type(instance).__qualname__}, not a {cls.__qualname__}")
     if isinstance(instance, torch.nn.Module) and "train" not in entrypoint.modes:

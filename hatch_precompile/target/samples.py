@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.target.call import Sample
-from hatch_precompile.target.finding import find_reference
 from hatch_precompile.target.recorded import sample_of
+from hatch_precompile.target.references import find_reference
 from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.traffic.samples import embedded_calls, is_recorded
 
@@ -36,17 +38,33 @@ def samples_of(entrypoint: Entrypoint) -> Iterator[Sample]:
 
 def _made(entrypoint: Entrypoint) -> Iterator[Sample]:
     assert entrypoint.samples is not None
+    key = f'samples = "{entrypoint.samples}"'
     function = find_reference(entrypoint.samples, "samples")
+    if not callable(function):
+        raise CaptureError(f"{key} is a {type(function).__name__}; name a function that yields samples")
     try:
-        samples = list(function())
+        returned = function()
+        if isinstance(returned, torch.Tensor):
+            raise CaptureError(f"{key} returned a tensor; {_FORM}")
+        samples = list(returned)
+    except CaptureError:
+        raise
     except Exception as error:
-        raise CaptureError(
-            f'samples = "{entrypoint.samples}" raised {type(error).__name__}: {error}'
-        ) from error
+        raise CaptureError(f"{key} raised {type(error).__name__}: {error}{_advice_on(error)}") from error
     if not samples:
-        raise CaptureError(f'samples = "{entrypoint.samples}" returned no sample')
+        raise CaptureError(f"{key} returned no sample")
+    if isinstance(returned, (tuple, dict)) and not isinstance(samples[0], (tuple, dict)):
+        raise CaptureError(f"{key} returned a {type(returned).__name__}, which is one sample: yield it")
     for number, sample in enumerate(samples, 1):
-        yield as_sample(sample, f'samples = "{entrypoint.samples}": sample {number}')
+        yield as_sample(sample, f"{key}: sample {number}")
+
+
+def _advice_on(error: Exception) -> str:
+    if any(word in str(error) for word in ("CUDA", "NVIDIA")):
+        return "; samples are made on the CPU"
+    if isinstance(error, FileNotFoundError):
+        return "; a build runs in a folder of its own: find the file by the module's __file__"
+    return ""
 
 
 def as_sample(sample: Any, what: str) -> Sample:
@@ -57,7 +75,7 @@ def as_sample(sample: Any, what: str) -> Sample:
         if len(sample) == 2 and isinstance(sample[0], tuple) and isinstance(sample[1], dict):
             return Sample(*sample)
         return Sample(sample, {})
-    raise CaptureError(
-        f"{what} is a {type(sample).__name__}; "
-        "a sample is a tuple (args), a dict (kwargs) or a pair (tuple, dict)"
-    )
+    raise CaptureError(f"{what} is a {type(sample).__name__}; {_FORM}")
+
+
+_FORM = "a sample is a tuple (args), a dict (kwargs) or a pair (tuple, dict), as in `yield (x,)`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,6 +89,8 @@ def capture_settings(
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
+    # A page for each operator that does not take its inputs; the error says it, too.
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     with (
         dynamo_config.patch(
             enable_cpp_symbolic_shape_guards=False,

@@ -59,7 +59,7 @@ class TestWarn:
 
     REASONS: ClassVar = {
         "missing": "broken.models has no Missing",
-        "misfit": "sample 1/1 raised TorchRuntimeError",
+        "misfit": "sample 1/1: the model itself raises RuntimeError",
         "uncopied": "sample 1/1: the arguments cannot be copied (TypeError: cannot pickle 'generator'",
         "unlike": "sample 1/1: output differs from eager",
         "local": "has no name that another process could find it by",

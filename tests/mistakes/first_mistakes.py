@@ -1,7 +1,7 @@
 """What people get wrong in their first hour, each as a small project and the words that must lead them on.
 
-A mistake changes files of one project: `{path: text}` replaces a file, `{path: (old, new)}` a part of it, `{path: None}`
-takes it away. `told`: words of the sentence; the last is in its advice.
+A mistake changes files of one project: `{path: text}` replaces a file, `{path: (old, new)}` a part of it, and
+`{path: None}` takes it away. `told`: words of the sentence.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Reader(nn.Module):
         super().__init__()
         self.words = nn.Embedding(50, 4)
         self.moods = nn.Linear(4, 3)
+        # weights
 
     def forward(self, word_ids: torch.Tensor) -> torch.Tensor:
         return self.moods(self.words(word_ids).mean(1))
@@ -67,42 +68,145 @@ YIELD = "yield (torch.randint(0, 50, (8, 12)),)"
 class Mistake:
     name: str
     changes: dict[str, Change]
-    told: tuple[str, ...]
+    told: str
 
 
 MISTAKES = (
-    Mistake("a module where an object is wanted", {TOML: ("moods.model:Reader", "moods.model")}, ("target",)),
-    Mistake("a dot for the colon", {TOML: ("moods.model:Reader", "moods.model.Reader")}, ("target",)),
-    Mistake("a misspelt class", {TOML: ("moods.model:Reader", "moods.model:reader")}, ("Reader",)),
-    Mistake("a misspelt module", {TOML: ("moods.model:Reader", "moods.modle:Reader")}, ("moods.modle",)),
-    Mistake("a misspelt key", {TOML: ("samples = ", "sample = ")}, ("sample", "samples")),
-    Mistake("a table for the array of tables", {TOML: ("[[tool.hatch.build.hooks.precompile.entrypoints]]", "[tool.hatch.build.hooks.precompile.entrypoints]")}, ("entrypoints", "[[")),
-    Mistake("no entrypoints at all", {TOML: (PROJECT[TOML][PROJECT[TOML].index(TABLE):], "")}, ("entrypoints",)),
-    Mistake("a misspelt argument in dynamic-shapes", {TOML: ("word_ids.0", "words_ids.0")}, ("words_ids", "word_ids")),
-    Mistake("a dimension that is not there", {TOML: ("word_ids.0", "word_ids.2")}, ("word_ids", "dimension")),
-    Mistake("return for yield", {SAMPLES: (YIELD, "return (torch.randint(0, 50, (8, 12)),)")}, ("yield",)),
-    Mistake("a tensor for a tuple", {SAMPLES: (YIELD, "yield torch.randint(0, 50, (8, 12))")}, ("yield", "tuple")),
-    Mistake("a bare tensor returned", {SAMPLES: (YIELD, "return torch.randint(0, 50, (8, 12))")}, ("yield",)),
-    Mistake("no samples yielded", {SAMPLES: (YIELD, "yield from ()")}, ("sentences", "no sample")),
-    Mistake("samples that are a list", {SAMPLES: "import torch\n\nsentences = [(torch.randint(0, 50, (8, 12)),)]\n"}, ("sentences", "function")),
-    Mistake("samples that want an argument", {SAMPLES: ("def sentences():", "def sentences(count):")}, ("sentences", "argument")),
-    Mistake("samples in tests", {TOML: ("moods.samples:", "tests.samples:"), "tests/samples.py": PROJECT[SAMPLES], SAMPLES: None}, ("tests.samples", "wheel")),
-    Mistake("one list for a list of lists", {SAMPLES: (YIELD, "yield (torch.tensor([1, 2, 3]),)")}, ("sample 1/1", "word_ids")),
-    Mistake("a sample of another dtype", {SAMPLES: (YIELD, "yield (torch.randn(8, 12),)")}, ("sample 1/1", "Long")),
-    Mistake("an argument too many", {SAMPLES: (YIELD, "yield (torch.randint(0, 50, (8, 12)), 1)")}, ("sample 1/1", "argument")),
-    Mistake("an unknown argument by name", {SAMPLES: (YIELD, "yield (), {'ids': torch.randint(0, 50, (8, 12))}")}, ("sample 1/1", "ids")),
-    Mistake("a sample on a GPU", {SAMPLES: (YIELD, "yield (torch.randint(0, 50, (8, 12), device='cuda'),)")}, ("sentences", "cuda")),
-    Mistake("a class that wants arguments", {MODEL: ("def __init__(self) -> None:", "def __init__(self, size: int) -> None:")}, ("Reader", "instance")),
-    Mistake("weights by a relative path", {MODEL: ("self.moods = nn.Linear(4, 3)", "self.moods = nn.Linear(4, 3)\n        self.load_state_dict(torch.load('weights.pt'))")}, ("weights.pt", "__file__")),
-    Mistake("a model at import that is not there", {MODEL: ("import torch\n", "import torch\nimport not_installed\n")}, ("not_installed", "dependencies")),
-    Mistake("a flat module", {TOML: ('packages = ["src/moods"]', 'only-include = ["moods.py"]'), "moods.py": PROJECT[MODEL], "src/moods/__init__.py": None, MODEL: None, SAMPLES: None}, ("package", "__init__.py")),
-    Mistake("a package without __init__", {"src/moods/__init__.py": None}, ("__init__.py",)),
-    Mistake("packages that do not exist", {TOML: ('packages = ["src/moods"]', 'packages = ["moods"]')}, ("moods",)),
-    Mistake("a range the wrong way round", {TOML: ("min = 2, max = 64", "min = 64, max = 2")}, ("min", "max")),
-    Mistake("a range without the sample", {TOML: ("min = 2, max = 64", "min = 16, max = 64")}, ("sentences", "8")),
-    Mistake("an unknown variant", {TOML: ("verify = true", 'variants = ["avx2"]')}, ("avx2", "x86-64-v3")),
-    Mistake("a syntax error in the model", {MODEL: ("class Reader(nn.Module):", "class Reader(nn.Module)")}, ("model.py", "line")),
-    Mistake("a compiled model", {MODEL: ("class Reader(", "@torch.compile\nclass Reader(")}, ("torch.compile",)),
-    Mistake("two entrypoints of one name", {TOML: (TABLE, TABLE + 'target = "moods.model:Reader"\nsamples = "moods.samples:sentences"\n\n' + TABLE)}, ("name",)),
-    Mistake("the target of another package", {TOML: ('"moods.model:Reader"', '"torch.nn:Linear"')}, ("torch",)),
+    # The table.
+    Mistake(
+        "a module as the target", {TOML: ("moods.model:Reader", "moods.model")}, 'like "package.module:name"'
+    ),
+    Mistake("a misspelt class", {TOML: ("moods.model:Reader", "moods.model:reader")}, "did you mean Reader?"),
+    Mistake(
+        "a misspelt module", {TOML: ("moods.model:Reader", "moods.modle:Reader")}, "did you mean moods.model?"
+    ),
+    Mistake("a misspelt key", {TOML: ("samples = ", "sample = ")}, "unknown key; did you mean samples?"),
+    Mistake(
+        "a table for an array of tables",
+        {
+            TOML: (
+                "[[tool.hatch.build.hooks.precompile.entrypoints]]",
+                "[tool.hatch.build.hooks.precompile.entrypoints]",
+            )
+        },
+        "write [[tool.hatch.",
+    ),
+    Mistake(
+        "no entrypoints", {TOML: (PROJECT[TOML][PROJECT[TOML].index(TABLE) :], "")}, "but the key is missing"
+    ),
+    Mistake(
+        "an argument that is not there",
+        {TOML: ("word_ids.0", "words_ids.0")},
+        "no such argument; it has word_ids",
+    ),
+    Mistake(
+        "a dimension that is not there",
+        {TOML: ("word_ids.0", "word_ids.2")},
+        "word_ids.2: the sample has 2 dim",
+    ),
+    Mistake(
+        "a range the wrong way round",
+        {TOML: ("min = 2, max = 64", "min = 64, max = 2")},
+        "expected min <= max",
+    ),
+    Mistake(
+        "a range that no sample is in",
+        {TOML: ("min = 2, max = 64", "min = 16")},
+        "no sample has a size of 16 or more, but 8; give one",
+    ),
+    Mistake(
+        "an unknown variant", {TOML: ("verify = true", 'variants = ["avx2"]')}, 'known: "native", "x86-64"'
+    ),
+    Mistake(
+        "a target of torch's own",
+        {TOML: ("moods.model:Reader", "torch.nn:Linear")},
+        "name a module or a function of yours",
+    ),
+    # The samples.
+    Mistake(
+        "return for yield",
+        {SAMPLES: ("yield (", "return (")},
+        "returned a tuple, which is one sample: yield it",
+    ),
+    Mistake("a tensor returned", {SAMPLES: (YIELD, "return torch.ones(8)")}, "as in `yield (x,)`"),
+    Mistake(
+        "a tensor for a tuple",
+        {SAMPLES: (YIELD, "yield torch.ones(8)")},
+        "sample 1 is a Tensor; a sample is a tuple",
+    ),
+    Mistake("nothing yielded", {SAMPLES: (YIELD, "yield from ()")}, "returned no sample"),
+    Mistake(
+        "a list for a function",
+        {SAMPLES: "sentences = []\n"},
+        "is a list; name a function that yields samples",
+    ),
+    Mistake(
+        "an argument for samples",
+        {SAMPLES: ("sentences()", "sentences(count)")},
+        "missing 1 required positional argument: 'count'",
+    ),
+    Mistake(
+        "samples in the tests",
+        {TOML: ("moods.samples:", "tests.samples:"), "tests/samples.py": PROJECT[SAMPLES]},
+        "no such file where its package is",
+    ),
+    Mistake(
+        "a row for rows",
+        {SAMPLES: (YIELD, "yield (torch.tensor([1, 2, 3]),)")},
+        "the model itself raises RuntimeError: mat1 and mat2",
+    ),
+    Mistake(
+        "floats for word numbers",
+        {SAMPLES: (YIELD, "yield (torch.ones(8, 12),)")},
+        "src/moods/model.py:13 in forward",
+    ),
+    Mistake(
+        "an argument too many",
+        {SAMPLES: (YIELD, "yield (torch.ones(8, 12), 1)")},
+        "sample 1/1 does not fit moods.model:Reader(word_ids:",
+    ),
+    Mistake(
+        "samples on a GPU",
+        {SAMPLES: (YIELD, "yield (torch.ones(8, device='cuda'),)")},
+        "samples are made on the CPU",
+    ),
+    # The model.
+    Mistake(
+        "a constructor with arguments",
+        {MODEL: ("def __init__(self)", "def __init__(self, size: int)")},
+        'with the key "instance"',
+    ),
+    Mistake(
+        "weights by a relative path",
+        {MODEL: ("# weights", "self.load_state_dict(torch.load('weights.pt'))")},
+        "Path(__file__).with_name('weights.pt')",
+    ),
+    Mistake(
+        "a requirement that is not declared",
+        {MODEL: ("import torch\n", "import torch\nimport not_there\n")},
+        "name it in its dependencies",
+    ),
+    Mistake("a syntax error", {MODEL: ("(nn.Module):", "(nn.Module)")}, "src/moods/model.py:5)"),
+    Mistake(
+        "a class under torch.compile",
+        {MODEL: ("class Reader", "@torch.compile\nclass Reader")},
+        "take the decorator away",
+    ),
+    # The wheel.
+    Mistake(
+        "a flat module",
+        {TOML: ('packages = ["src/moods"]', 'only-include = ["moods.py"]'), "moods.py": ""},
+        "make it moods/__init__.py",
+    ),
+    Mistake(
+        "a package without __init__",
+        {"src/moods/__init__.py": None},
+        "without an __init__.py, which would install",
+    ),
+    Mistake(
+        "two packages",
+        {TOML: ('"src/moods"]', '"src/moods", "more"]'), "more/__init__.py": ""},
+        "name the package that carries the bundle",
+    ),
+    Mistake("a folder that is not there", {TOML: ("src/moods", "moods")}, "the wheel holds no Python file"),
 )

@@ -267,7 +267,10 @@ class TestErrors:
         [
             ({}, "entrypoints: expected an array of tables, but the key is missing"),
             ({"entrypoints": []}, "entrypoints: expected at least one entrypoint, got none"),
-            ({"entrypoints": ONE}, "entrypoints: expected an array of tables, got a table"),
+            (
+                {"entrypoints": ONE},
+                f"entrypoints: expected an array of tables, got a table; write [[{PREFIX}.entrypoints]]",
+            ),
             (
                 {"entrypoints": ["textmodel:Encoder"]},
                 'entrypoints: expected an array of tables, got ["textmodel:Encoder"]',

@@ -458,7 +458,7 @@ class TestErrors:
         make_project(tmp_path, wheel="[tool.hatch.build.targets.wheel]\npackages = ['textmodel', 'other']")
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "__init__.py").write_text("")
-        assert "precompile.package: expected the name" in aborted(tmp_path, capsys)
+        assert "precompile.package: the wheel holds other and textmodel; name" in aborted(tmp_path, capsys)
 
     def test_a_package_without_an_init_cannot_carry_a_bundle(
         self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str]
