@@ -87,6 +87,11 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         )
         if own_requirement is not None:
             build_data["dependencies"].append(own_requirement)
+            # pyproject.toml says what a project requires, and uv does not ask again after the build.
+            self.app.display_info(
+                f"precompile: the wheel requires {own_requirement}; for installs from source by uv, "
+                "name it in dependencies, too"
+            )
         build_data["tag"] = wheel_tag(built.libraries)
         build_data["pure_python"] = False
         self._include(build_data, built.directory, config.package, init, work)

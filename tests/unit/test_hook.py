@@ -186,6 +186,15 @@ class TestWheel:
         required = metadata(files, "METADATA").get_all("Requires-Dist")
         assert required == ["numpy", "torch>=2", "torch==2.13.0"]
 
+    @pytest.mark.parametrize(("requires", "said"), [('"torch>=2"', True), ('"torch==2.13.0"', False)])
+    def test_a_requirement_that_is_in_the_wheel_alone_is_said(
+        self, tmp_path: Path, fake: FakeBuild, capsys: pytest.CaptureFixture[str], requires: str, said: bool
+    ) -> None:
+        build_wheel(make_project(tmp_path, requires=requires))
+        assert (
+            "requires torch==2.13.0; for installs from source by uv, name" in capsys.readouterr().err
+        ) == said
+
     def test_require_torch_none_leaves_the_requirements_alone(self, tmp_path: Path, fake: FakeBuild) -> None:
         files = read(build_wheel(make_project(tmp_path, hook='require-torch = "none"')))
         assert metadata(files, "METADATA").get_all("Requires-Dist") is None
