@@ -126,7 +126,8 @@ def test_it_could_not_have_written(service: Service) -> None:
 
 
 def test_the_entrypoint_for_sentence_transformers_is_the_one_that_make_programs_builds() -> None:
-    (block,) = [block for block in Page.read(PAGE).blocks() if block.language == "toml" and not block.title]
-    (shown,) = tomllib.loads(block.content)["tool"]["hatch"]["build"]["hooks"]["precompile"]["entrypoints"]
+    tables = [block.content for block in Page.read(PAGE).blocks() if block.language == "toml"]
+    (table,) = [table for table in tables if table.startswith("[[tool.hatch")]
+    (shown,) = tomllib.loads(table)["tool"]["hatch"]["build"]["hooks"]["precompile"]["entrypoints"]
     (built,) = tomllib.loads((TESTS / "programs" / "programs.toml").read_text())["sentences"]
     assert {**shown, "workload": ""} == {**built, "workload": ""}
