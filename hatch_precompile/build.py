@@ -24,6 +24,7 @@ from hatch_precompile.config.cells import Shard, cells_of, this_cell
 from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
+from hatch_precompile.machine import require_known_torch, require_machine
 from hatch_precompile.processes import free_memory, in_parallel, preloaded, stopping_children, within_memory
 from hatch_precompile.records import GUARDS, Capture
 from hatch_precompile.reuse.earlier import Earlier, find_earlier
@@ -93,6 +94,7 @@ def build_bundle(
             f"the folder for temporary files, {work}, has a blank in its name, and commands of the compiler "
             "are taken apart at blanks; set TMPDIR to another"
         )
+    require_machine()
     config, notes = with_recorded_calls(config, root or Path.cwd(), table)
     for note in notes:
         report(note)
@@ -168,11 +170,7 @@ class _Build:
         """What goes into the wheel, and the captures it was made from."""
         started = time.perf_counter()
         torch = _torch()
-        if shutil.which(os.environ.get("CXX", "g++")) is None:
-            raise BuildError(
-                f"the C++ compiler {os.environ.get('CXX', 'g++')!r} was not found; install g++ or set CXX "
-                "(only the build needs one, the wheel does not)"
-            )
+        require_known_torch(str(torch.__version__))
         self._compare_with_matrix(str(torch.__version__))
         variants = variants_for_this_machine(list(self.config.variants), torch.cpu.get_capabilities(), table)
         lay_out(self.files, self.config.package, self.site)

@@ -80,13 +80,10 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
 
 def _copy_stripped(source: Path, destination: Path) -> None:
     """Strip what only a debugger reads: it is most of the size, and it holds the build machine's paths."""
-    strip = shutil.which("strip")
-    if strip is None:
-        raise BuildError("strip was not found; it comes with the C++ compiler's package (binutils)")
     shutil.copyfile(source, destination)
     result = subprocess.run(
         # The build id is a hash over what is stripped, paths included.
-        [strip, "--strip-unneeded", "--remove-section=.note.gnu.build-id", str(destination)],
+        ["strip", "--strip-unneeded", "--remove-section=.note.gnu.build-id", str(destination)],
         capture_output=True,
         text=True,
         check=False,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from hatch_precompile.build import BuiltBundle, build_bundle
 from hatch_precompile.config import load
@@ -260,6 +261,17 @@ def test_a_missing_compiler_is_named_before_anything_is_done(
     monkeypatch.setenv("CXX", "/nonexistent/g++")
     with pytest.raises(
         BuildError, match=r"the C\+\+ compiler '/nonexistent/g\+\+' was not found; install g\+\+ or set CXX"
+    ):
+        build(tmp_path / "work", entrypoint("fine"))
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_torch_that_says_another_version_than_its_package_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.99.0a0+git123")
+    with pytest.raises(
+        BuildError, match=r"torch 2\.99\.0a0\+git123 is newer than .*; upgrade hatch-precompile"
     ):
         build(tmp_path / "work", entrypoint("fine"))
     assert list((tmp_path / "work").iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 import threading
 import warnings
 from pathlib import Path
@@ -131,6 +132,13 @@ class TestPython:
     def test_another_magic_number_does_not(self) -> None:
         with pytest.raises(Unfit, match=r"built for Python 3\.10 .*; install a wheel built for this Python"):
             manifests.check_python(manifest(python="3.10", magic="6f0d0d0a"))
+
+    @pytest.mark.parametrize("flags", ["t", "td"])
+    def test_one_without_the_gil_does_not(self, flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its bytecode has the same number, and its objects another layout."""
+        monkeypatch.setattr(sys, "abiflags", flags)
+        with pytest.raises(Unfit, match=r"this Python is a free-threaded build, .*; use the Python that has"):
+            manifests.check_python(manifest())
 
 
 class TestTorch:

@@ -19,7 +19,7 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 ROOMS = [
     *("errors", "formatting", "quoting", "runtime", "looking", "processes", "events", "records", "config"),
     *("outside", "traffic", "torch_internals", "target", "lower", "bundle", "reuse", "capture", "wheel"),
-    *("merge", "verify"),
+    *("merge", "verify", "machine"),
     *("bench", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
     "generate_docs",
 ]

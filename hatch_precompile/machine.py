@@ -1,0 +1,97 @@
+"""What a build needs of its machine, and the versions that it knows: said before anything is traced."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from packaging.version import Version
+
+from hatch_precompile.errors import BuildError
+from hatch_precompile.runtime import runtime
+
+__all__ = ["KNOWN_TORCH", "require_known_python", "require_known_torch", "require_machine"]
+
+KNOWN_TORCH = ("2.13", "2.14", "2.15")
+"""The minor versions of torch whose private parts are known, the oldest first."""
+
+
+def require_machine() -> None:
+    """Raises BuildError where the Python is not one that is known, the torch that is installed is not, or the
+    C++ compiler, Python's headers or `strip` are not there. Imports no torch."""
+    require_known_python()
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # who imports it will see
+        require_known_torch(importlib.metadata.version("torch"))
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise BuildError(
+            f"the C++ compiler {compiler!r} was not found; install g++ or set CXX "
+            "(only the build needs one, the wheel does not): "
+            + _package(debian="g++", fedora="gcc-c++", conda="gxx")
+        )
+    if shutil.which("strip") is None:
+        raise BuildError("strip was not found; it is in the package binutils of Debian, Fedora and conda")
+    _require_headers()
+
+
+def require_known_python() -> None:
+    """Raises BuildError for another interpreter than CPython, one without the GIL, and an unknown version."""
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    known = list(runtime("prologue").KNOWN)
+    oldest, newest = (f"{major}.{minor}" for major, minor in (known[0], known[-1]))
+    if sys.implementation.name != "cpython":
+        raise BuildError(
+            f"this is {sys.implementation.name}, and wheels are built with CPython {oldest} to {newest} only"
+        )
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise BuildError(
+            f"this Python {here} is a free-threaded build ({here}t), for which no wheel is made; "
+            f"build with the Python {here} that has the GIL"
+        )
+    if sys.version_info[:2] not in known:
+        raise BuildError(
+            f"Python {here} is not known to this hatch-precompile, whose wheels are bytecode of one Python; "
+            f"build with Python {oldest} to {newest}, or upgrade hatch-precompile"
+        )
+
+
+def require_known_torch(version: str) -> None:
+    """Raises BuildError for a torch that is older, or newer, than those that are known."""
+    release = Version(version).release
+    oldest, newest = KNOWN_TORCH[0], KNOWN_TORCH[-1]
+    if release < Version(oldest).release:
+        raise BuildError(
+            f"torch {version} is older than {oldest}, the oldest that hatch-precompile knows; "
+            f'require a newer one in build-system.requires, as in "torch=={oldest}.0"'
+        )
+    if release[:2] > Version(newest).release:
+        raise BuildError(
+            f"torch {version} is newer than {newest}, the newest that this hatch-precompile knows; "
+            "upgrade hatch-precompile, or pin an older torch in build-system.requires, "
+            f'as in "torch=={newest}.0"'
+        )
+
+
+def _require_headers() -> None:
+    # Those of the environment, and where torch looks, too.
+    folders = dict.fromkeys(
+        sysconfig.get_path("include", scheme=scheme)
+        for scheme in (sysconfig.get_default_scheme(), "posix_prefix")
+    )
+    if any(Path(folder, "Python.h").exists() for folder in folders):
+        return
+    here = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    raise BuildError(
+        f"the headers of Python were not found (there is no {Path(next(iter(folders)), 'Python.h')}); "
+        "install them (only the build needs them, the wheel does not): "
+        + _package(debian=f"{here}-dev", fedora=f"{here}-devel", conda="python")
+    )
+
+
+def _package(*, debian: str, fedora: str, conda: str) -> str:
+    return f"the package is {debian} on Debian and Ubuntu, {fedora} on Fedora, {conda} of conda"
