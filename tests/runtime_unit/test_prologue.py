@@ -12,7 +12,8 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-with_prologue = runtime("prologue").with_prologue
+prologue: Any = runtime("prologue")
+with_prologue = prologue.with_prologue
 
 NAME = "__precompiled_of_a_test"
 
@@ -132,6 +133,58 @@ class TestPrologue:
             monkeypatch.setattr(builtins, NAME, lambda given: None, raising=False)
         without, with_one = (lines_met(function) for function in prologued(name))
         assert with_one == without
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 128, 300])
+def test_any_number_of_arguments(count: int, in_turn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """in_turn: as from CPython 3.14 on, whose instruction for a dict of constant keys is gone."""
+    if in_turn:
+        monkeypatch.setitem(prologue._HERE, "dict", None)
+    names = [f"a{number}" for number in range(count)]
+    made: dict[str, Any] = {}
+    exec(f"def function({', '.join(names)}): return [{', '.join(names)}]", made)
+    function = FunctionType(with_prologue(made["function"].__code__, NAME), {})
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(builtins, NAME, asked.append, raising=False)
+    for _ in range(20):  # until the interpreter has specialized it
+        assert function(*range(count)) == list(range(count))
+    assert asked == [dict(zip(names, range(count), strict=True))] * 20
+    monkeypatch.setattr(builtins, NAME, lambda given: lambda *given: given)
+    assert function(*range(count)) == tuple(range(count))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="there are no events for the two sides of a branch")
+@pytest.mark.parametrize("name", made(0))
+def test_each_branch_is_met_as_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By sys.monitoring, as coverage does it."""
+    monkeypatch.setattr(builtins, NAME, lambda given: None, raising=False)
+    without, with_one = (branches_met(function) for function in prologued(name))
+    assert with_one == without
+
+
+def branches_met(function: Any) -> list[tuple[str, int, int]]:
+    """(side, line, line), in a call with 5; what stays on one line is none."""
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+    lines = {place: line for start, end, line in function.__code__.co_lines() for place in range(start, end)}
+    met: list[tuple[str, int, int]] = []
+
+    def noting(side: str) -> Callable[..., Any]:
+        return lambda code, here, there: met.append((side, lines[here], lines[there]))
+
+    tool = 4
+    monitoring.use_tool_id(tool, "a test")
+    try:
+        for side in ("BRANCH_LEFT", "BRANCH_RIGHT"):
+            event = getattr(monitoring.events, side)
+            monitoring.register_callback(tool, event, noting(side))
+            monitoring.set_local_events(
+                tool, function.__code__, monitoring.get_local_events(tool, function.__code__) | event
+            )
+        function(5)
+    finally:
+        monitoring.free_tool_id(tool)
+    return [each for each in met if each[1] != each[2]]
 
 
 def lines_met(function: Any) -> list[int]:

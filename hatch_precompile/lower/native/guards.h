@@ -1,5 +1,5 @@
 // What translated guards call. Every function gives a new reference, or a number; NULL and -1 mean that an
-// exception is set, as it would be in the Python text. Seen in CPython 3.11 to 3.13.
+// exception is set, as it would be in the Python text. Seen in CPython 3.11 to 3.14.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -146,15 +146,19 @@ APART int dict_lacks(PyObject *dict, PyObject *keys, uint64_t number) {
 
 // Python numbers classes, and gives another number to one that has changed, or a base of it; 0 for none. `seen`
 // is that of a class when it was last looked at, which is seldom done again.
-static inline int is_as_seen(PyObject *cls, const uint64_t *seen) {
+static inline uint64_t number_of(PyObject *cls) {
     PyTypeObject *type = (PyTypeObject *)cls;
-    return *seen && PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) && type->tp_version_tag == *seen;
+#if PY_VERSION_HEX < 0x030D0000
+    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+    return type->tp_version_tag; // from Python 3.13 on, 0 where it is not valid
 }
 
+static inline int is_as_seen(PyObject *cls, const uint64_t *seen) { return *seen && number_of(cls) == *seen; }
+
 static void see(PyObject *cls, uint64_t *seen) {
-    PyTypeObject *type = (PyTypeObject *)cls;
-    (void)_PyType_Lookup(type, word_dict); // which numbers it
-    *seen = PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+    (void)_PyType_Lookup((PyTypeObject *)cls, word_dict); // which numbers it
+    *seen = number_of(cls);
 }
 
 // How many of some names a class itself has; the names are a tuple or a set.
