@@ -101,7 +101,7 @@ def test_a_server_is_for_one_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     """What it has imported may have read it."""
     said: list[Any] = []
     with preloaded("witness", PRELOADED, inherit=True):
-        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        monkeypatch.setenv("OMP_NUM_THREADS", "3")
         witness("tell", said=said)
     assert said[1]["preloaded"] is False
 

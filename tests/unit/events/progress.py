@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 
 from hatch_precompile.events import Event, send
 from hatch_precompile.processes import connect_to_parent
@@ -24,6 +25,7 @@ print('{"step": "sample"}')
 subprocess.run(
     [sys.executable, "-c", "import os; print(os.listdir('/proc/self/fd'))"], close_fds=False, check=False
 )
+warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on, where there are threads
 if os.fork() == 0:
     try:
         send(event(6))

@@ -14,6 +14,7 @@ from hatch_precompile.matrix import environment
 from hatch_precompile.matrix.environment import make_environment, with_installer
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+OTHER = "3.13" if HERE == "3.14" else "3.14"
 
 
 def variables(machine: Path) -> dict[str, str]:
@@ -36,11 +37,11 @@ def without_uv(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_uv_makes_it_where_it_is_there(machine: Path, tmp_path: Path) -> None:
-    made = make_environment(Cell("3.14", "2.13.0"), tmp_path / "cell", variables(machine), lambda _: None)
+    made = make_environment(Cell(OTHER, "2.13.0"), tmp_path / "cell", variables(machine), lambda _: None)
     log = (machine / "uv.log").read_text().splitlines()
     home = tmp_path / "cell" / "environment"
     assert log == [
-        f"venv --no-project --python 3.14 {home}",
+        f"venv --no-project --python {OTHER} {home}",
         f"pip install --python {home}/bin/python build>=1.6",
     ]
     assert made.options[-2:] == ["--installer", "uv"]
@@ -54,25 +55,27 @@ def test_the_installer_is_held_to_the_torch(machine: Path, tmp_path: Path) -> No
 
 
 def test_an_interpreter_that_is_here_is_taken(machine: Path, tmp_path: Path) -> None:
-    found = interpreter(machine / "pyenv" / "versions" / "3.14.2" / "bin" / "python3.14", "3.14", machine)
-    make_environment(Cell("3.14", "2.13.0"), tmp_path / "cell", variables(machine), lambda _: None)
+    found = interpreter(
+        machine / "pyenv" / "versions" / f"{OTHER}.2" / "bin" / f"python{OTHER}", OTHER, machine
+    )
+    make_environment(Cell(OTHER, "2.13.0"), tmp_path / "cell", variables(machine), lambda _: None)
     assert f"--python {found} " in (machine / "uv.log").read_text()
 
 
 def test_a_shim_that_runs_nothing_is_not_taken(machine: Path, tmp_path: Path) -> None:
-    shim = machine / "python3.14"
-    shim.write_text("#!/bin/sh\necho 'python3.14: command not found' >&2\nexit 127\n")
+    shim = machine / f"python{OTHER}"
+    shim.write_text(f"#!/bin/sh\necho 'python{OTHER}: command not found' >&2\nexit 127\n")
     shim.chmod(0o755)
-    make_environment(Cell("3.14", "2.13.0"), tmp_path / "cell", variables(machine), lambda _: None)
-    assert "--python 3.14 " in (machine / "uv.log").read_text()
+    make_environment(Cell(OTHER, "2.13.0"), tmp_path / "cell", variables(machine), lambda _: None)
+    assert f"--python {OTHER} " in (machine / "uv.log").read_text()
 
 
 def test_without_uv_an_interpreter_makes_it(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_uv(machine, monkeypatch)
-    found = interpreter(machine / "python3.14", "3.14", machine)
-    made = make_environment(Cell("3.14", "2.13.0"), tmp_path / "cell", variables(machine), lambda _: None)
+    found = interpreter(machine / f"python{OTHER}", OTHER, machine)
+    made = make_environment(Cell(OTHER, "2.13.0"), tmp_path / "cell", variables(machine), lambda _: None)
     home = tmp_path / "cell" / "environment"
     assert (machine / "python.log").read_text().splitlines() == [
         f"{found} -m venv {home}",
