@@ -387,7 +387,8 @@ class TestInstallingFromSource:
         said = failing(sys.executable, *arguments, plugin=built.plugin, CXX="/nonexistent/g++")
         assert (
             "precompile: the C++ compiler '/nonexistent/g++' was not found; install g++ or set CXX "
-            "(only the build needs one, the wheel does not)\n"
+            "(only the build needs one, the wheel does not): the package is g++ on Debian and Ubuntu, "
+            "gcc-c++ on Fedora, gxx of conda\n"
         ) in said
         assert "Traceback" not in said
 
