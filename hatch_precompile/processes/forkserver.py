@@ -112,10 +112,14 @@ class ForkServer:
         status.close()
         return None
 
-    def close(self) -> None:
-        """End the server; its children have pipes of their own, and go on."""
-        self._control.close()
+    def kill(self) -> None:
+        """End the server; its children have pipes of their own, and go on. Who waits for a child has none."""
         self._process.kill()
+
+    def close(self) -> None:
+        """The same, and let go of it."""
+        self._control.close()
+        self.kill()
         self._process.wait()
 
 

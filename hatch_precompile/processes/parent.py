@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import inspect
 import io
 import os
 import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -325,9 +327,12 @@ def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], jobs:
         try:
             done = wait(futures, return_when=FIRST_EXCEPTION).done
             return [future.result() for future in futures if future in done]
-        except BaseException:
+        except BaseException as error:
             for future in futures:
                 future.cancel()
+            if not isinstance(error, Exception):  # the build ends, and waits for no server's imports
+                for server in list(_servers.values()):
+                    server.kill()
             _kill_children()
             while wait(futures, timeout=0.2).not_done:  # one may have been about to start its child
                 _kill_children()
@@ -337,13 +342,13 @@ def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], jobs:
 @contextlib.contextmanager
 def stopping_children() -> Iterator[None]:
     """While this runs, SIGTERM and SIGHUP end it like an interrupt: children are killed, folders removed. All
-    of them wait until torch has been imported.
+    of them wait until torch has been imported, a process started, a folder made.
 
     Without effect outside of the main thread, and for a signal that the program handles or ignores itself.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if _imports_torch(frame):
+        if _must_go_on(frame):
             _again_later(number)
             return
         if number == signal.SIGINT:
@@ -364,12 +369,26 @@ def stopping_children() -> Iterator[None]:
             signal.signal(each, kept)
 
 
-def _imports_torch(frame: FrameType | None) -> bool:
-    """Whether a module of torch's is being imported here: its C++ code calls Python, and an exception ends
-    the process there."""
+# What they have made would be nobody's if they did not come to their end.
+_WHOLE = {
+    each.__code__
+    for each in (
+        subprocess.Popen.__init__,
+        tempfile.TemporaryDirectory.__init__,
+        tempfile.mkdtemp,
+        inspect.unwrap(preloaded),
+    )
+}
+
+
+def _must_go_on(frame: FrameType | None) -> bool:
+    """Whether no exception may come out of what is being done here: a process is started, a folder made, or a
+    module of torch's imported, whose C++ code calls Python: there an exception ends the process."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
         if frame.f_code.co_name == "<module>" and name.partition(".")[0] == "torch":
+            return True
+        if frame.f_code in _WHOLE:
             return True
         frame = frame.f_back
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -28,6 +29,17 @@ def processes_with(mark: str) -> list[int]:
                 found.append(int(path.parent.name))
         except OSError:
             continue
+    return found
+
+
+def processes_in(folder: Path) -> list[int]:
+    """The processes whose temporary files lie in a folder."""
+    told = f"TMPDIR={folder}\0".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            if told in path.read_bytes():
+                found.append(int(path.parent.name))
     return found
 
 
@@ -206,6 +218,42 @@ def test_a_signal_while_torch_is_imported_waits_until_it_is(number: signal.Signa
     )
     assert done.stdout == "imported\n", done.stderr
     assert done.returncode == (143 if number == signal.SIGTERM else -signal.SIGINT), done.stderr
+
+
+IN_THE_MIDDLE = """
+import os, signal, subprocess, sys, tempfile, threading
+from hatch_precompile.processes import preloaded, stopping_children
+def signalled(owner, name):
+    function = getattr(owner, name)
+    def call(*args, **kwargs):
+        made = function(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return made
+    setattr(owner, name, call)
+with stopping_children():
+    if sys.argv[1] == "folder":
+        signalled(os, "mkdir")
+        with tempfile.TemporaryDirectory():
+            threading.Event().wait(30)
+    signalled(subprocess.Popen, "_execute_child")
+    with preloaded("runpy", "time", inherit=True):
+        threading.Event().wait(30)
+print("not ended")
+"""
+
+
+@pytest.mark.parametrize("what", ["folder", "server"])
+def test_a_signal_while_something_is_made_waits_until_it_is_somebodys(tmp_path: Path, what: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_THE_MIDDLE, what],
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (143, ""), done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert processes_in(tmp_path) == []
 
 
 def test_a_reason_may_have_half_a_character(tmp_path: Path) -> None:
