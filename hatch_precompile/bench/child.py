@@ -87,7 +87,7 @@ def _steady(call: Callable[[], None]) -> float:
 
 
 def _hits(runtime: Any, name: str) -> int:
-    return int(runtime.status()["entrypoints"][name]["hits"])
+    return int(runtime.status()["entrypoints"].get(name, {}).get("hits", 0))
 
 
 if __name__ == "__main__":

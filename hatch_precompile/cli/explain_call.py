@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hatch_precompile.errors import CaptureError
+from hatch_precompile.errors import CaptureError, unforeseen
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 
 __all__ = ["ExplainError", "explain_call"]
@@ -36,19 +36,29 @@ def explain_call(entrypoint: str, inputs: str, mode: str) -> list[dict[str, Any]
         raise ExplainError(
             f"the installed package {package} carries no bundle; an editable install or an sdist never does"
         ) from None
+    except Exception as error:
+        raise _damaged(package, error) from error
     if importlib.util.find_spec("torch") is None:
         raise ExplainError(f"torch is not installed here, and what {package} carries needs it")
     args, kwargs = _inputs(inputs)
     from hatch_precompile.target.call import mode_context
 
-    for record in _targets(runtime, name):
-        _import(record.partition(":")[0])
     try:
+        for record in _targets(runtime, name):
+            _import(record.partition(":")[0])
         with mode_context(mode):
             reports: list[dict[str, Any]] = runtime.explain(name, *args, **kwargs)
+    except ExplainError:
+        raise
     except (KeyError, RuntimeError, TypeError) as error:
         raise ExplainError(str(error.args[0] if error.args else error)) from error
+    except Exception as error:
+        raise _damaged(package, error) from error
     return sorted(reports, key=lambda report: -report["passed"])
+
+
+def _damaged(package: str, error: Exception) -> ExplainError:
+    return ExplainError(f"what {package} carries is damaged: {unforeseen(error)}; reinstall the package")
 
 
 def _targets(runtime: Any, name: str) -> list[str]:
@@ -70,6 +80,8 @@ def _inputs(reference: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         sample = as_sample(found(), f"what {reference} returned")
     except CaptureError as error:
         raise ExplainError(str(error)) from error
+    except Exception as error:  # whatever its author's code raises
+        raise ExplainError(f"{reference} cannot be called: {unforeseen(error)}") from error
     return sample.args, sample.kwargs
 
 
@@ -78,3 +90,5 @@ def _import(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ExplainError(f"{module} cannot be imported: {error}") from error
+    except Exception as error:  # whatever its author's code raises
+        raise ExplainError(f"{module} cannot be imported: {unforeseen(error)}") from error

@@ -191,3 +191,25 @@ class TestWithoutTheExtras:
         done = self.run(("jinja2",), code)
         assert "BuildError: report = true needs jinja2" in done.stderr
         assert 'require "hatch-precompile[report]" in build-system.requires' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("runtime", "inputs", "said"),
+    [
+        ("(", "None", "what ruined carries is damaged: SyntaxError"),
+        ("", "None", "what ruined carries is damaged: AttributeError"),
+        ("", "1 / 0", "ruined:inputs cannot be called: ZeroDivisionError"),
+    ],
+)
+def test_explain_of_what_is_damaged_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str, inputs: str, said: str
+) -> None:
+    (tmp_path / "ruined/_precompiled").mkdir(parents=True)
+    (tmp_path / "ruined/__init__.py").write_text(f"def inputs():\n    {inputs}\n    return ()\n")
+    (tmp_path / "ruined/_precompiled/__init__.py").write_text(runtime)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("ruined", "ruined._precompiled"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    done = CliRunner().invoke(main, ["explain", "ruined:it", "--with", "ruined:inputs"])
+    assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True)
+    assert said in done.output
