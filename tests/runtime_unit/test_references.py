@@ -265,6 +265,50 @@ class Color(enum.Enum):
     RED = 1
 
 
+def planet(mass: str, more: str = "") -> Any:
+    """A member whose `__init__` computes what it has."""
+    text = f"""
+class Planet(enum.Enum):
+    MARS = 3.0
+    def __init__(self, weight):
+        {mass}
+        {more or "pass"}
+    @functools.cached_property
+    def volume(self):
+        return 2.0
+"""
+    scope: dict[str, Any] = {"enum": enum, "functools": functools, "__name__": "planets"}
+    exec(text, scope)
+    return scope["Planet"].MARS
+
+
+class TestMembersOfEnumerations:
+    def test_what_its_constructor_gives_a_member_counts(self) -> None:
+        ways = [
+            planet("self.mass = weight"),
+            planet("self.mass = weight * 2"),
+            planet("self._mass = weight"),
+            planet("pass"),
+            planet("self.mass = weight", "self.moons = ['Phobos']"),
+            planet("self.mass = weight", "self.moons = ['Deimos']"),
+            planet("self.mass = weight", "self.moons = {'Phobos': 1}"),
+            planet("self.mass = weight", "self.moons = {'Phobos': 2}"),
+            planet("self.mass = weight", "self.turn = lambda: 1"),
+            planet("self.mass = weight", "self.turn = lambda: 2"),
+        ]
+        assert len({references.fingerprint(way) for way in ways}) == len(ways)
+        assert references.fingerprint(planet("self.mass = weight")) == references.fingerprint(ways[0])
+
+    def test_what_comes_in_when_it_is_asked_does_not(self) -> None:
+        member = planet("self.mass = weight")
+        before = references.fingerprint(member)
+        assert member.volume == 2.0 and "volume" in vars(member)
+        assert references.fingerprint(member) == before
+
+    def test_one_without_more_is_its_value(self) -> None:
+        assert references.fingerprint(Color.RED) == "Color.RED = 1"
+
+
 plain = (
     st.none()
     | st.booleans()
