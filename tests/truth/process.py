@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from tests.truth.observed import described, sharing, tensors_of
 __all__ = ["Run"]
 
 PACKAGE = "specimens"
+# What torch.compile puts into a module's globals: `__compiled_fn_1`, `_assumed_139843_c0/0`.
+DYNAMOS_OWN = re.compile(r"\A__|_\d+_c\d")
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -175,8 +178,10 @@ class Run:
     def _globals(self) -> Any:
         """What the program's module has in its globals that a call may change."""
         kinds = (bool, int, float, str, list, dict, set, torch.Tensor)
-        found = vars(self.module).items()
-        return {name: value for name, value in found if not name.startswith("__") and type(value) in kinds}
+        found = {
+            name: value for name, value in vars(self.module).items() if not DYNAMOS_OWN.search(str(name))
+        }
+        return {name: value for name, value in found.items() if type(value) in kinds}
 
     def _why(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Callable[..., Any]) -> str:
         """In the runtime's own words."""
