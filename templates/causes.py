@@ -26,8 +26,8 @@ def advice_on(path: str, error: BaseException | None = None) -> str:
     if archive:
         return f"install the package into a folder: compiled code is not loaded out of {archive}"
     if getattr(sys, "frozen", False) and code == errno.ENOENT:
-        package = __name__.rpartition("._precompiled")[0].partition(".")[0]
-        return f"freeze the program with the package's data files (PyInstaller: --collect-all {package})"
+        folder = __name__.rpartition(".")[0].replace(".", "/")
+        return f"freeze the program with all files of the folder {folder}, its libraries too"
     if code in _RIGHTS:
         return "let this process read it"
     if _changed_since_import(path):

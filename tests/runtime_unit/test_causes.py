@@ -57,4 +57,4 @@ def test_in_a_frozen_program_data_files_are_missing(file: Path, monkeypatch: pyt
     monkeypatch.setattr(causes, "__name__", "model.parts._precompiled.causes")
     missing = str(file.with_name("manifest.json"))
     advice = causes.advice_on(missing, FileNotFoundError(errno.ENOENT, "no"))
-    assert advice.endswith("(PyInstaller: --collect-all model)")
+    assert advice.endswith("all files of the folder model/parts/_precompiled, its libraries too")
