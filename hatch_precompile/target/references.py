@@ -50,7 +50,7 @@ def _hint(module: str, error: Exception) -> str:
     if module != error.name and not module.startswith(f"{error.name}."):
         return f"; if {error.name} is what the package requires, name it in its dependencies"
     parent, _, name = error.name.rpartition(".")
-    path = getattr(sys.modules.get(parent), "__path__", None) if parent else sys.path[:1]
+    path = dict_of(sys.modules[parent]).get("__path__", ()) if parent else sys.path[:1]
     meant = _meant(
         name, [each.name for each in pkgutil.iter_modules(path)], prefix=f"{parent}." if parent else ""
     )
