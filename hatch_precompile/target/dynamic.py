@@ -61,19 +61,18 @@ def require_in_range(entrypoint: Entrypoint, targets: Sequence[Target], samples:
     for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1):
         for declared in declared_sizes(entrypoint, target, sample, f"sample {number}/{len(samples)}"):
             key = declared.key.partition(" ")[0]
-            if declared.size >= 2 and declared.is_in_range:
+            if declared.is_in_range:
                 served.add(key)
-            elif (declared.dimension.min, declared.dimension.max) != (None, None):
+            else:
                 outside.setdefault(key, []).append(declared)
     for key, found in outside.items():
-        dimension = found[0].dimension
-        if key not in served and (dimension.max is None or dimension.max >= 2):
+        if key not in served:
+            low, high = found[0].dimension.min, found[0].dimension.max
             sizes = ", ".join(map(str, sorted({each.size for each in found})))
-            low = max(dimension.min or 0, 2)
-            wanted = f"{low} or more" if dimension.max is None else f"{low} to {dimension.max}"
+            wanted = f"{low or 0} or more" if high is None else f"{low or 0} to {high}"
             raise CaptureError(
-                f"dynamic-shapes.{key} declares {dimension.name}, and no sample has a size of {wanted}, but "
-                f"{sizes}; give one that has"
+                f"dynamic-shapes.{key} declares {found[0].dimension.name}, and no sample has a size of "
+                f"{wanted}, but {sizes}; give one that has"
             )
 
 
