@@ -75,6 +75,18 @@ def _words(value: Any) -> Any:
 
 
 @contextlib.contextmanager
+def _without_log(name: str) -> Iterator[None]:
+    """It has a page for each operator that does not take its inputs; the error says that, too."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextlib.contextmanager
 def capture_settings(
     options: dict[str, Any], graphs_expected: int, numbers: Sequence[str] = (), headers: str = ""
 ) -> Iterator[Numbers]:
@@ -89,9 +101,8 @@ def capture_settings(
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
-    # A page for each operator that does not take its inputs; the error says it, too.
-    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     with (
+        _without_log("torch._subclasses.fake_tensor"),
         dynamo_config.patch(
             enable_cpp_symbolic_shape_guards=False,
             record_runtime_overhead=False,

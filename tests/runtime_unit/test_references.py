@@ -305,6 +305,12 @@ class TestMembersOfEnumerations:
         assert member.volume == 2.0 and "volume" in vars(member)
         assert references.fingerprint(member) == before
 
+    def test_members_may_have_one_another(self) -> None:
+        first, second = planet("self.next = None"), planet("self.next = None")
+        first.next, second.next = second, (first, lambda of=second: of)
+        assert references.fingerprint(first).endswith(".next = planets.Planet.MARS")
+        assert "tuple(planets.Planet.MARS, " in references.fingerprint(second)
+
     def test_one_without_more_is_its_value(self) -> None:
         assert references.fingerprint(Color.RED) == "Color.RED = 1"
 
