@@ -73,7 +73,8 @@ differential: .venv-test/.ready
 	.venv-test/bin/python tests/differential/run.py
 
 # What comes from outside, changed at random: wheels, bundles, records, configuration. Five minutes, or as long as is
-# said: make fuzz FUZZ="--seconds 3600"; a short run is in the suite.
+# said: make fuzz FUZZ="--seconds 3600"; a short run is in the suite. An installed wheel with a changed manifest, or
+# with damaged files: tests/outside/manifests.py.
 fuzz: .venv-test/.ready
 	.venv-test/bin/python tests/outside/fuzz.py $(FUZZ)
 

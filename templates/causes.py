@@ -20,7 +20,7 @@ def advice_on(path: str, error: BaseException | None = None) -> str:
     path: of the file; error: what opening it raised, or None where its content is not what was built.
     """
     code = getattr(error, "errno", None)
-    if code in _LIMITS:
+    if code in _LIMITS or isinstance(error, MemoryError):
         return "raise the limit of this process on what it has open, or on memory"
     archive = _archive_around(path)
     if archive:

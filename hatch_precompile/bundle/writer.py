@@ -49,7 +49,6 @@ def write_bundle(
     writer = _Writer(directory)
     for entrypoint, captured, source in captures:
         writer.add(entrypoint, captured, source)
-    writer.write_heads()
     writer.store_once()
     manifest: dict[str, Any] = {
         "format": FORMAT,
@@ -59,17 +58,24 @@ def write_bundle(
         "frames": writer.frames,
         "graphs": writer.graphs,
         "resumes": writer.resumes,
-        "files": {
-            path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(directory.rglob("*"))
-            if path.is_file()
-        },
+        "files": _files_in(directory),
     }
     if part is not None:
         manifest["part"] = msgspec.to_builtins(part)
+    writer.write_heads(runtime("manifest").seal_of(msgspec.json.decode(msgspec.json.encode(manifest))))
+    manifest["files"] = _files_in(directory)
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
     (directory / "manifest.json").write_bytes(runtime("manifest").with_checksum(text))
     return sorted(directory.rglob("*.so"))
+
+
+def _files_in(directory: Path) -> dict[str, str]:
+    """Name to sha256."""
+    return {
+        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
 
 
 def part_of(shard: Shard, entrypoints: Sequence[Entrypoint]) -> Part:
@@ -127,12 +133,13 @@ class _Writer:
             }
         )
 
-    def write_heads(self) -> None:
-        """What a frame's first lookup reads is one file, however many entries there are."""
+    def write_heads(self, seal: bytes) -> None:
+        """What a frame's first lookup reads is one file, however many entries there are. seal: of the
+        manifest."""
         for name, heads in self._heads.items():
             path = self.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(marshal.dumps(heads, MARSHAL))
+            path.write_bytes(marshal.dumps([*heads, seal], MARSHAL))
 
     def store_once(self) -> None:
         """One file for all libraries that are equal: of two modes, of a function that two targets call."""

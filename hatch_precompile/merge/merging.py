@@ -101,7 +101,10 @@ def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> di
             if before.manifest.digest != cell.manifest.digest:
                 differing = [
                     file
-                    for file in sorted({*before.files, *cell.files})
+                    # Heads, which have the manifest's seal, differ with anything else: they come last.
+                    for file in sorted(
+                        {*before.files, *cell.files}, key=lambda name: (".heads" in name, name)
+                    )
                     if file not in before.files
                     or file not in cell.files
                     or before.files[file].digest != cell.files[file].digest

@@ -20,6 +20,7 @@ _MEMORY = 1 << 30
 
 def split_heads(content: bytes, what: str) -> list[bytes]:
     """The heads of a frame's entries: marshal's form of a list of bytes is read here, and nothing else of it.
+    The last of these is the seal of the manifest (templates/manifest.py), which is left out.
 
     Raises OutsideError, which calls the file `what`.
     """
@@ -36,9 +37,11 @@ def split_heads(content: bytes, what: str) -> list[bytes]:
             heads.append(content[place - size : place])
         if place != len(content):
             raise ValueError("something follows it")
+        if not heads:
+            raise ValueError("it is empty")
     except (struct.error, ValueError) as error:
         raise OutsideError(f"{what} is damaged: {error}") from None
-    return heads
+    return heads[:-1]
 
 
 def disassembled(heads: Sequence[bytes], what: str) -> list[str]:

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from hatch_precompile.errors import OutsideError
 from hatch_precompile.formatting import in_bytes
+from hatch_precompile.runtime import runtime
 
 __all__ = [
     "INDEX_FORMAT",
@@ -205,6 +206,8 @@ class Index(Struct, frozen=True):
 def read_manifest(content: bytes, where: str) -> Manifest:
     """Raises OutsideError, which calls it `where`."""
     value = _parsed(content, where)
+    if "sha256" in value and not runtime("manifest").is_unchanged(content):  # one without was made by hand
+        raise OutsideError(f"{where} is damaged: it is not as it was built, its sha256 is another")
     lacking = tuple(key for key in _KEYS if key not in value)
     return _converted({**value, "lacking": lacking}, where, Manifest)
 

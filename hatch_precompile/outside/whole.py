@@ -22,7 +22,7 @@ from hatch_precompile.outside.names import is_below
 
 __all__ = ["FORMAT", "check_whole", "configured", "is_of_a_capture"]
 
-FORMAT = 2
+FORMAT = 3
 """Of the bundles that are read and written here (templates/manifest.py has the same number)."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

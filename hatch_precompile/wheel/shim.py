@@ -33,7 +33,8 @@ def shim_line(package: str) -> str:
     says = f'f"{package}: compiled code is not used: {{kind.__name__}}: {{error}}; reinstall the package"'
     handler = (
         f"lambda kind, error, trace: kind is not None and issubclass(kind, ({_OF_DAMAGE}))"
-        ' and (trace.tb_next is None or trace.tb_next.tb_frame.f_code.co_name != "install")'
+        " and (trace.tb_next is None or trace.tb_next.tb_next is None"  # not deeper than install() itself
+        ' or trace.tb_next.tb_frame.f_code.co_name != "install")'
         f' and {mode} != "strict"'
         f' and (globals().pop("{RUNTIME_PACKAGE}", None) and False'
         f' or getattr(error, "name", "") == "{runtime}"'

@@ -24,7 +24,7 @@ def files() -> dict[str, bytes]:
     """Those of a bundle with one entrypoint, one entry, one graph."""
     head = marshal.dumps((_code.__code__, _code.__code__, (), ()), 2)
     return {
-        "net/frames/0.heads": marshal.dumps([head], 2),
+        "net/frames/0.heads": marshal.dumps([head, b"0" * 64], 2),
         "net/entries/0.entry": marshal.dumps({}, 2),
         "net/entries/0.guards.txt": b"def guard(L):\n    return True\n",
         "net/guards.so": b"\x7fELF",
@@ -63,7 +63,7 @@ def manifest(content: Mapping[str, bytes]) -> dict[str, Any]:
     }
     function = ["p.model", [["a", "Net"], ["a", "forward"]], "0" * 16]
     return {
-        "format": 2,
+        "format": 3,
         "built_with": {
             "hatch_precompile": "0.1.0",
             "torch": "2.13.0+cpu",

@@ -58,6 +58,7 @@ def changed(made: Made, folder: Path, **part: Any) -> Path:
     """The wheel of a shard that says another thing of itself."""
     manifest = json.loads(made.files[MANIFEST])
     manifest["part"].update(part)
+    del manifest["sha256"]  # one without is taken for what was made by hand
     wheel = folder / made.wheel.name
     pack(wheel, {**made.files, MANIFEST: json.dumps(manifest).encode()})
     return wheel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import marshal
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,27 @@ def test_every_kind_of_file_is_verified_before_anything_is_loaded(
 def test_a_number_that_is_none_is_refused(tmp_path: Path, number: Any) -> None:
     with pytest.raises((IndexError, TypeError)):
         bundle(tmp_path).graph(number)
+
+
+def _sealed(folder: Path) -> tuple[dict[str, Any], Any]:
+    """A manifest with one frame, whose heads have its seal; and what reads it, as changed by then."""
+    manifest = {"variants": [], "frames": [{"heads": "0.heads"}], "graphs": [{"inputs": 1}], "files": {}}
+    heads = marshal.dumps([b"head", runtime("manifest").seal_of(manifest)], 2)
+    (folder / "0.heads").write_bytes(heads)
+    manifest["files"] = {"0.heads": hashlib.sha256(heads).hexdigest()}
+    return manifest, lambda: bundles.Bundle(str(folder), "package", manifest, "native")
+
+
+def test_heads_are_of_the_manifest_that_they_were_built_with(tmp_path: Path) -> None:
+    manifest, reader = _sealed(tmp_path)
+    assert reader().heads(manifest["frames"][0]) == [b"head"]
+
+
+@pytest.mark.parametrize("value", [2, True, 1.0, "1", -1, None])
+def test_a_manifest_that_was_changed_since_is_not_used(tmp_path: Path, value: Any) -> None:
+    manifest, reader = _sealed(tmp_path)
+    manifest["graphs"][0]["inputs"] = value
+    with pytest.raises(runtime("errors").Unfit, match=r"the manifest in .* is damaged; reinstall"):
+        reader().heads(manifest["frames"][0])
+    with pytest.raises(runtime("errors").Unfit):
+        reader().check_seal()

@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import marshal
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -71,9 +72,15 @@ def changed(wheel: Path, path: Path, change: Callable[[Files], object], *, recor
     return write(path, files, record=record)
 
 
-def written(manifest: dict[str, Any]) -> bytes:
-    """A manifest as a build writes it, with its own sha256."""
+def written(manifest: dict[str, Any], files: Files, bundle: str = BUNDLE) -> bytes:
+    """A manifest as a build writes it, with its own sha256. Its heads get its seal. files: with names that
+    start with `bundle`, those of the manifest among them."""
     manifest.pop("sha256", None)
+    seal = runtime("manifest").seal_of(manifest)
+    for name in (name for name in manifest["files"] if name.endswith(".heads")):
+        *heads, _ = marshal.loads(files[bundle + name])
+        files[bundle + name] = marshal.dumps([*heads, seal], 2)
+        manifest["files"][name] = hashlib.sha256(files[bundle + name]).hexdigest()
     text: bytes = runtime("manifest").with_checksum(json.dumps(manifest).encode())
     return text
 
@@ -83,7 +90,7 @@ def with_file(files: Files, name: str, content: bytes) -> None:
     files[BUNDLE + name] = content
     manifest = json.loads(files[f"{BUNDLE}manifest.json"])
     manifest["files"][name] = hashlib.sha256(content).hexdigest()
-    files[f"{BUNDLE}manifest.json"] = written(manifest)
+    files[f"{BUNDLE}manifest.json"] = written(manifest, files)
 
 
 def as_cell(
@@ -99,7 +106,7 @@ def as_cell(
     own = importlib.util.MAGIC_NUMBER.hex()
     magic = own if python == HERE else f"{int(python.partition('.')[2]):04x}0d0a"
     built_with.update(python=python, magic=magic, torch=f"{torch}+cpu")
-    files[f"{BUNDLE}manifest.json"] = written(manifest)
+    files[f"{BUNDLE}manifest.json"] = written(manifest, files)
     (graph,) = (name for name in manifest["files"] if name.endswith("graphs/0.txt"))
     with_file(files, graph, files[BUNDLE + graph] + f"# {torch}\n".encode())
     old, new = f"{tag_of(HERE)}-{tag_of(HERE)}-", f"{tag_of(python)}-{tag_of(python)}-"

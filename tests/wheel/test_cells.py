@@ -235,9 +235,13 @@ class TestCommands:
         assert [each["name"] for each in manifest["cells"]] == NAMES
         with zipfile.ZipFile(wheel) as archive:
             for each in manifest["cells"]:
+                # The other Python's has the same files: all is shared but the manifest, and heads, which have
+                # its seal.
                 path = f"{BUNDLE}cells/{each['name']}.json"
-                # The other Python's has the same files, so all but the manifest is shared.
-                assert each["bytes"] - each["shared_bytes"] == archive.getinfo(path).file_size
+                files = json.loads(archive.read(path))["files"]
+                heads = [f"{BUNDLE}files/{files[name]}.heads" for name in files if name.endswith(".heads")]
+                own = sum(archive.getinfo(name).file_size for name in (path, *heads))
+                assert each["bytes"] - each["shared_bytes"] == own
                 assert each["files"] == len(manifest["files"]) + 1
 
     def test_inspect_looks_into_the_cell_that_is_asked_for(self, wheel: Path) -> None:
@@ -275,7 +279,7 @@ class TestCommands:
 
     def test_inspect_of_a_damaged_manifest_is_one_sentence(self, wheel: Path, tmp_path: Path) -> None:
         name = f"{BUNDLE}cells/{NAMES[0]}.json"
-        damaged = changed(wheel, tmp_path / wheel.name, lambda files: files.update({name: b'{"format": 2}'}))
+        damaged = changed(wheel, tmp_path / wheel.name, lambda files: files.update({name: b'{"format": 3}'}))
         done = CliRunner().invoke(main, ["inspect", str(damaged)])
         assert done.exit_code == 2
         assert f"{NAMES[0]}.json has no built_with" in done.output

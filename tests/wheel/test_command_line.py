@@ -119,7 +119,10 @@ def with_samples(zoo: Site, entrypoint: str, reference: str) -> None:
     manifest = json.loads(path.read_text())
     (record,) = [each for each in manifest["entrypoints"] if each["name"] == entrypoint]
     record["recipe"]["samples"] = reference
-    path.write_bytes(written(manifest))
+    heads = {name: (path.parent / name).read_bytes() for name in manifest["files"] if name.endswith(".heads")}
+    path.write_bytes(written(manifest, heads, ""))
+    for name, content in heads.items():
+        (path.parent / name).write_bytes(content)
 
 
 class TestVerify:

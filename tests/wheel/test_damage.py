@@ -90,9 +90,8 @@ def _bad(seen: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_damage_to_the_runtime_is_a_warning(zoo_copy: Site) -> None:
-    seen = zoo_copy.play(
-        "damaged_runtime.every_file", names=["emptied", "halved", "halved at a line", "zeroed"]
-    )
+    names = ["emptied", "halved", "halved at a line", "zeroed"]
+    seen = zoo_copy.play("damaged_runtime.every_file", pattern="*.py", names=names)
     assert len(seen) > 100
     assert _bad(seen) == {}
     # Those that an import or a call needs are named, or what they lack is.
@@ -102,12 +101,28 @@ def test_damage_to_the_runtime_is_a_warning(zoo_copy: Site) -> None:
     )
 
 
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(zoo_copy: Site) -> None:
-    seen = zoo_copy.play("damaged_runtime.pipes_in_the_place_of_files")
+def test_what_is_in_the_place_of_a_file_is_a_warning(open_to_all: Site) -> None:
+    names = ["missing", "a folder", "a pipe", "a link to itself", "unreadable"]
+    seen = open_to_all.play("damaged_runtime.every_file", pattern="[es]*.py", names=names)
+    assert len(seen) > 20
     assert _bad(seen) == {}
-    assert all("it is no regular file" in each[0][0] for each in seen.values())
 
 
-@pytest.mark.parametrize(("how", "number"), [("digits", 20), ("words", 20), ("bytes", 20), ("values", 30)])
-def test_a_change_of_the_manifest_is_a_warning(zoo_copy: Site, how: str, number: int) -> None:
-    assert zoo_copy.play("damaged_manifest.changes", how=how, number=number, seed=number) == []
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(zoo_copy: Site) -> None:
+    for pattern in ("manifest.json", "mlp/*/0*[!t]"):
+        seen = zoo_copy.play("damaged_runtime.every_file", pattern=pattern, names=["a pipe", "a device"])
+        assert seen
+        assert _bad(seen) == {}
+        assert all("it is no regular file" in each[0][0] for each in seen.values())
+
+
+@pytest.mark.parametrize(
+    ("how", "number", "right"),
+    [
+        *[(how, 10, False) for how in ("digits", "words", "bytes", "texts")],
+        *[("texts", 5, True), ("values", 15, True), ("kin", 15, True)],
+    ],
+)
+def test_a_change_of_the_manifest_is_a_warning(zoo_copy: Site, how: str, number: int, right: bool) -> None:
+    bad = zoo_copy.play("damaged_manifest.changes", how=how, number=number, seed=number, right=right)
+    assert bad == []

@@ -104,7 +104,7 @@ UNFIT = {
     ),
     "a manifest that is no JSON": (write_manifest("{'"), "manifest.json cannot be read"),
     "a manifest that is something else": (write_manifest("[]"), "its bundle has format None"),
-    "a manifest without its parts": (write_manifest('{"format": 2}'), "built_with"),
+    "a manifest without its parts": (write_manifest('{"format": 3}'), "built_with"),
     "a later format": (manifest_change(lambda m: m.update(format=99)), "its bundle has format 99"),
 }
 

@@ -101,7 +101,7 @@ def wheel_files(python, torch, tag):
         "magic": f"{tag[2:]:0>4}0d0a",
     }
     manifest = {
-        "format": 2,
+        "format": 3,
         "built_with": built_with,
         "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in libraries.items()},
         "entrypoints": [{**TINT, "name": name, "target": f"kiosk:{name}"} for name in own],
