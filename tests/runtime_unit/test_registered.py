@@ -67,6 +67,14 @@ class Own(abc.ABCMeta):
 class WithOwn(metaclass=Own): ...
 
 
+class Silent(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise RuntimeError(f"{name} was asked for")
+
+
+class Unasked(metaclass=Silent): ...
+
+
 @runtime_checkable
 class HasSize(Protocol):
     def size(self) -> int: ...
@@ -78,20 +86,27 @@ ABSTRACT = [
     *(collections.abc.Hashable, collections.abc.Callable, collections.abc.Collection),
 ]
 
+CLASSES: list[Any] = [Ball, Coin, Dot, Blob, Unasked, int, dict, collections.deque, collections.OrderedDict]
+
 
 @pytest.mark.parametrize("base", ABSTRACT, ids=lambda base: base.__name__)
 def test_none_that_is_registered_is_passed_over(base: Any) -> None:
     every = [cls for cls in gc.get_objects() if issubclass(type(cls), type)]
     some = random.Random(0).sample(every, min(len(every), 800))
     may_be = inputs._may_be_registered(base)
-    for cls in [Ball, Coin, Dot, Blob, int, dict, collections.deque, collections.OrderedDict, *some]:
-        if base in cls.__mro__ or getattr(cls, "_is_protocol", False):
-            continue
+    for cls in [*CLASSES, *some]:
         try:
+            if base in cls.__mro__ or getattr(cls, "_is_protocol", False):
+                continue
             registered = issubclass(cls, base)
         except Exception:  # some do not like to be asked
             continue
         assert may_be(cls) or not registered, cls
+
+
+@pytest.mark.parametrize("base", ABSTRACT, ids=lambda base: base.__name__)
+def test_a_class_that_does_not_like_to_be_asked_is_looked_at_all_the_same(base: Any) -> None:
+    inputs.registered({0: base, 1: Unasked})
 
 
 def test_what_is_registered_is_found_and_most_is_not_asked() -> None:
