@@ -46,8 +46,8 @@ class Servers:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
 
-    def ask(self, case: Case, role: str, *, limit: float | None = None) -> Answer:
-        """Run a case in a process of its own."""
+    def ask(self, case: Case, role: str, *, limit: float | None = None, perturb: int = 0) -> Answer:
+        """Run a case in a process of its own. perturb: the byte that fresh memory is filled with there."""
         warm = (
             COMPILERS if role == "compile" else COMPILERS[:1] if case.change.warm or case.program.warm else ()
         )
@@ -69,6 +69,7 @@ class Servers:
             "site": str(self._laid_out(case)),
             "answer": str(answer),
             "log": str(log),
+            "perturb": perturb,
             "limit": limit or (240.0 if role == "compile" else case.change.limit),
         }
         assert server.stdin is not None

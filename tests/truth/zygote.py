@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+M_PERTURB = -6  # of glibc's malloc.h
 IDLE = 5
 """After so many seconds beyond its limit in which nothing of it runs, a process hangs."""
 
@@ -100,6 +101,10 @@ def _run(request: dict[str, Any]) -> None:
         for source, target in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         faulthandler.enable()
+        if request["perturb"]:
+            import ctypes
+
+            ctypes.CDLL(None).mallopt(M_PERTURB, request["perturb"])
         from tests.truth.changes import CHANGES
         from tests.truth.process import Run
 
