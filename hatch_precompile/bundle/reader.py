@@ -41,6 +41,7 @@ __all__ = [
     "find_cells",
     "graphs_of",
     "guards_of",
+    "heads_of",
     "importable",
     "verified",
     "with_entrypoint",
@@ -336,10 +337,21 @@ def bytecode_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
         raise ManifestError(f"its bytecode is of Python {bundle.built_with.get('python')}")
     texts = {}
     for frame in _frames(bundle, entrypoint):
-        heads = split_heads(verified(bundle, frame.heads), frame.heads)
-        for number, text in enumerate(disassembled(heads, frame.heads)):
+        for number, text in enumerate(disassembled(heads_of(bundle, frame), frame.heads)):
             texts[f"{frame.qualname}, entry {number}"] = text
     return texts
+
+
+def heads_of(bundle: FoundManifest, frame: FrameRecord) -> list[bytes]:
+    """Those of a frame's entries, in their order. Raises OutsideError where they are damaged, or were not
+    built with this manifest."""
+    heads, seal = split_heads(verified(bundle, frame.heads), frame.heads)
+    rules = runtime("manifest")
+    if seal != rules.seal_of(rules.parsed(bundle.content, bundle.where)):
+        raise OutsideError(f"{bundle.where} is damaged: it is not the one that {frame.heads} was built with")
+    if len(heads) != len(frame.entries):
+        raise OutsideError(f"{frame.heads} is damaged: it has {len(heads)} heads of {len(frame.entries)}")
+    return heads
 
 
 def _frames(bundle: FoundManifest, entrypoint: str) -> list[FrameRecord]:

@@ -18,9 +18,10 @@ _SECONDS = 60
 _MEMORY = 1 << 30
 
 
-def split_heads(content: bytes, what: str) -> list[bytes]:
-    """The heads of a frame's entries: marshal's form of a list of bytes is read here, and nothing else of it.
-    The last of these is the seal of the manifest (templates/manifest.py), which is left out.
+def split_heads(content: bytes, what: str) -> tuple[list[bytes], bytes]:
+    """The heads of a frame's entries, and the seal of the manifest that they were built with
+    (templates/manifest.py), which is the last of them: marshal's form of a list of bytes is read here, and
+    nothing else of it.
 
     Raises OutsideError, which calls the file `what`.
     """
@@ -41,7 +42,7 @@ def split_heads(content: bytes, what: str) -> list[bytes]:
             raise ValueError("it is empty")
     except (struct.error, ValueError) as error:
         raise OutsideError(f"{what} is damaged: {error}") from None
-    return heads[:-1]
+    return heads[:-1], heads[-1]
 
 
 def disassembled(heads: Sequence[bytes], what: str) -> list[str]:

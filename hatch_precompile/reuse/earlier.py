@@ -14,10 +14,9 @@ import msgspec
 from msgspec.structs import asdict
 
 from hatch_precompile.bundle.format import FORMAT
-from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells, verified
+from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells, heads_of, verified
 from hatch_precompile.errors import BuildError
 from hatch_precompile.outside import manifests
-from hatch_precompile.outside.code import split_heads
 from hatch_precompile.outside.whole import is_of_a_capture
 from hatch_precompile.records import (
     CAPTURE,
@@ -130,13 +129,8 @@ class _Unpacking:
         return result
 
     def _frame(self, frame: manifests.FrameRecord) -> FrameRecord:
-        heads = split_heads(verified(self.bundle, frame.heads), frame.heads)
-        if len(heads) != len(frame.entries):
-            raise ManifestError(
-                f"{frame.heads} is damaged: it has {len(heads)} heads of {len(frame.entries)}"
-            )
         entries, first_resume = [], 0
-        for entry, head in zip(frame.entries, heads, strict=True):
+        for entry, head in zip(frame.entries, heads_of(self.bundle, frame), strict=True):
             if not entry.data.startswith(self.prefix):  # of another entrypoint with the same frame
                 continue
             first_resume = entry.first_resume

@@ -136,6 +136,27 @@ def test_a_manifest_that_is_not_as_it_was_built_is_said(tmp_path: Path) -> None:
         refused(command(*arguments), "manifest.json is damaged: it is not as it was built")
 
 
+def test_nothing_is_taken_from_a_manifest_that_got_a_checksum_after_a_change(tmp_path: Path) -> None:
+    """Where it is copied, or shown beside what it belongs to, the heads' seal of it is compared."""
+    with zipfile.ZipFile(fabricated.wheel(tmp_path, shard=True)) as archive:
+        files = {name: archive.read(fabricated.FOLDER + name) for name in fabricated.files()}
+        text = archive.read(f"{fabricated.FOLDER}manifest.json")
+    changed = json.dumps({**json.loads(text), "resumes": []}, indent=1).encode()
+    for what, is_taken in ((changed, True), (changed.replace(b'"checks": 1', b'"checks": 2'), False)):
+        whole = runtime("manifest").with_checksum(what)
+        wheel = fabricated.wheel(tmp_path, bundle=files, text=whole, shard=True)
+        shown = command("inspect", "--bytecode", "net", wheel)
+        joined = command("merge", wheel, "--outdir", tmp_path / "out")
+        if is_taken:
+            assert shown.exit_code == 0
+            assert "is damaged" not in joined.output
+            continue
+        for result in (shown, joined):
+            refused(result, "it is not the one that net/frames/0.heads was built with")
+        with pytest.raises(BuildError, match="it is not the one"):
+            Earlier("", find(str(wheel))[0]).unpack("net", tmp_path / "unpacked")
+
+
 @pytest.mark.parametrize(
     "heads",
     [
