@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hatch_precompile.runtime import runtime
+from tests.conftest import REPOSITORY
 
 causes = runtime("causes")
 
@@ -58,3 +61,46 @@ def test_in_a_frozen_program_data_files_are_missing(file: Path, monkeypatch: pyt
     missing = str(file.with_name("manifest.json"))
     advice = causes.advice_on(missing, FileNotFoundError(errno.ENOENT, "no"))
     assert advice.endswith("all files of the folder model/parts/_precompiled, its libraries too")
+
+
+OPTIMIZED = """
+import sys
+from hatch_precompile.runtime import runtime
+sys.path.insert(0, sys.argv[1])
+import asserts
+references, manifest = runtime("references"), runtime("manifest")
+try:
+    manifest.check_python({"built_with": {"magic": manifest.importlib.util.MAGIC_NUMBER.hex()}})
+    references.check("asserts", [["a", sys.argv[2]]], sys.argv[3])
+    print("fits")
+except (manifest.Unfit, references.Stale) as error:
+    print(error, getattr(error, "advice", ""), sep="; ")
+"""
+
+CHANGED = "asserts.careful has changed since the build; rebuild the wheel"
+
+
+@pytest.mark.parametrize(
+    ("flag", "function", "said"),
+    [
+        ("-O", "careful", f"{CHANGED}, or run Python without -O"),
+        ("-O", "plain", "fits"),
+        ("-B", "careful", "fits"),
+        (
+            "-OO",
+            "plain",
+            "Python takes docstrings out of code here (-OO, PYTHONOPTIMIZE=2)",
+        ),
+    ],
+)
+def test_under_optimized_python_the_advice_is_to_run_it_without(
+    flag: str, function: str, said: str, tmp_path: Path
+) -> None:
+    text = "def careful(x):\n    assert x\n    return x\n\ndef plain(x):\n    return x\n"
+    (tmp_path / "asserts.py").write_text(text)
+    names: dict[str, Any] = {"__name__": "asserts"}
+    exec(compile(text, str(tmp_path / "asserts.py"), "exec", dont_inherit=True), names)
+    built = runtime("references").fingerprint(names[function])
+    command = [sys.executable, flag, "-c", OPTIMIZED, str(tmp_path), function, built]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert done.stdout.startswith(said)
