@@ -10,7 +10,8 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -82,10 +83,12 @@ def describe(type_: Any) -> str:
     if origin is Literal:
         *others, last = [f'"{choice}"' for choice in arguments]
         return f"{', '.join(others)} or {last}"
-    if type(None) in arguments:
-        return describe(next(argument for argument in arguments if argument is not type(None)))
+    if origin in (Union, UnionType):
+        one, *several = [argument for argument in arguments if argument is not type(None)]
+        return describe(one) + (", or an array of such" if several else "")
     if origin is tuple:
-        return "an array of tables"
+        item = describe(arguments[0])
+        return "an array of tables" if item == "a table" else f"an array, each item {item}"
     return {bool: "true or false", str: "a string"}.get(type_, "a table")
 
 

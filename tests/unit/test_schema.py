@@ -44,6 +44,27 @@ def validator() -> Any:
     return api.Validator(plugins=[plugins.PluginWrapper(*each) for each in ours.items()])
 
 
+def _kinds_said(words: str) -> set[str]:
+    """The types of JSON that words of the page are about: an array's items are not looked at."""
+    kinds = {
+        "array": r"\barray\b",
+        "object": r"^a table",
+        "boolean": r"^true or false",
+        "integer": r"^a whole number",
+        "number": r"^a number",
+        "string": r'^"|^a (name|reference|string)|^the name',
+    }
+    return {kind for kind, pattern in kinds.items() if re.search(pattern, words)}
+
+
+def _kinds_taken(schema: dict[str, Any]) -> set[str]:
+    if "anyOf" in schema:
+        return set().union(*map(_kinds_taken, schema["anyOf"]))
+    if "$ref" in schema:
+        return {"object"}
+    return {"string"} if "enum" in schema else {schema["type"]}
+
+
 class TestInStep:
     def test_the_schema_is_the_structures_own(self) -> None:
         stored = (Path(hatch_precompile.__file__).parent / "config/schema.json").read_text()
@@ -51,6 +72,18 @@ class TestInStep:
 
     def test_the_page_lists_the_structures_keys(self) -> None:
         assert PAGE.read_text() == with_keys(PAGE.read_text()), "make reference"
+
+    def test_the_page_gives_each_key_the_type_that_the_schema_takes(self) -> None:
+        """The words of the page beside the schema, which is made by another library."""
+        whole = schema.table_schema()
+        for structure in (Config, Matrix, Entrypoint, Dimension):
+            start, end = (f"<!-- {structure.__name__}:{where} -->" for where in ("start", "end"))
+            part = PAGE.read_text().partition(start)[2].partition(end)[0]
+            said = dict(re.findall(r"### (\S+)\n.*?- Type: (.*?)\n", part, re.DOTALL))
+            properties = whole["definitions"].get(structure.__name__, whole)["properties"]
+            assert said.keys() == properties.keys()
+            for key, words in said.items():
+                assert _kinds_said(words) == _kinds_taken(properties[key]), key
 
     def test_no_key_is_without_its_words(self) -> None:
         structures = [
