@@ -1,4 +1,4 @@
-"""Measuring one way, the process: `python -m hatch_precompile.bench.child REQUEST` (see benchmark.py)."""
+"""Measuring one way, the process: `python -m hatch_precompile.bench.child REQUEST` (see parent.py)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The configuration table as a JSON schema, for editors and for validate-pyproject.
 
 The schema is made from the structures of model.py and lies beside them as schema.json, which
-reference.py writes. The functions that validate-pyproject calls read that file.
+generate_docs.py writes. The functions that validate-pyproject calls read that file.
 """
 
 from __future__ import annotations

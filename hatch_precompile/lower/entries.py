@@ -14,6 +14,11 @@ from hatch_precompile.records import GUARDS, MARSHAL, EntryRecord
 
 __all__ = ["LoweredEntry", "modules_named", "write_entry"]
 
+# Kinds of inputs (docs/bundle-format.md) that begin with a module's name.
+_OF_A_MODULE = {
+    *("function", "file", "global", "value", "path", "table", "builtins", "absent", "attribute"),
+}
+
 
 @dataclass(frozen=True)
 class LoweredEntry:
@@ -95,7 +100,7 @@ def modules_named(*parts: Any, inputs: Any = ()) -> tuple[str, ...]:
 
     look(parts)
     for kind, *record in inputs:
-        if kind in ("function", "file", "global", "table", "builtins", "absent", "attribute"):
+        if kind in _OF_A_MODULE:
             named = {record[0]}
         elif kind == "classes":
             named = {module for module, _, _ in record[2]}

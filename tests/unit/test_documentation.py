@@ -1,4 +1,4 @@
-"""The documentation names tests that exist, and pages that exist."""
+"""The documentation names tests that exist, pages that exist, and all that a bundle holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import ast
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
+import torch
+
+from hatch_precompile.outside import manifests
+from hatch_precompile.runtime import runtime
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("[!.]*/README.md")])
@@ -38,3 +43,82 @@ def test_the_list_of_faults_names_a_test_for_each() -> None:
 def test_every_page_that_a_page_links_to_exists(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def kinds_of_globals() -> set[str]:
+    """The kinds that an entry of the runtime compares a global's with."""
+    (asked,) = [
+        node
+        for node in ast.walk(ast.parse((REPOSITORY / "templates/entries.py").read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name == "_global"
+    ]
+    compared = [node for node in ast.walk(asked) if isinstance(node, ast.Compare)]
+    return {
+        constant.value
+        for node in compared
+        if isinstance(node.left, ast.Name) and node.left.id == "kind"
+        for constant in ast.walk(node)
+        if isinstance(constant, ast.Constant)
+    }
+
+
+def test_the_page_of_the_format_has_all_that_a_bundle_holds() -> None:
+    """All that the readers of it look for."""
+    page = (REPOSITORY / "docs/bundle-format.md").read_text()
+    structs = [
+        value
+        for value in vars(manifests).values()
+        if isinstance(value, type) and issubclass(value, msgspec.Struct) and value is not msgspec.Struct
+    ]
+    assert len(structs) >= 12
+    fields = {field.encode_name for struct in structs for field in msgspec.structs.fields(struct)}
+    references = runtime("references")
+    steps = [references.ATTRIBUTE, references.ITEM, references.CLASS_DICT, references.TYPE]
+    steps += [references.CODE_CONSTANT, references.FLAGS]
+    named = {
+        *(fields - {"lacking"}),  # of the reader's own
+        *runtime("inputs")._CHECKS,
+        *runtime("weights")._OWN,
+        *kinds_of_globals(),
+    }
+    assert [name for name in sorted(named) if f"`{name}`" not in page] == []
+    assert [step for step in steps if f'`"{step}"`' not in page] == []
+    tags = runtime("constants")._DECODERS
+    assert [tag for tag in tags if f"`{tag}`" not in page and f'`["{tag}"' not in page] == []
+    assert f"version {runtime('manifest').FORMAT}" in page.splitlines()[0]
+    assert f"`format`, now `{runtime('manifest').FORMAT}`" in page
+
+
+COMMENT_OF_A_FILE = re.compile(r"(?<![\w./*-])((?:[\w-]+/)*[\w-]+\.py)\b")
+
+
+def words_of(file: Path) -> str:
+    """The comments and docstrings of a file."""
+    text = file.read_text()
+    docstrings = [
+        node.value.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    return "\n".join([*docstrings, *re.findall(r"#.*", text)])
+
+
+def test_a_file_that_a_comment_names_exists() -> None:
+    """Of this project, or of the torch that is installed."""
+    sources = [*REPOSITORY.glob("hatch_precompile/**/*.py"), *REPOSITORY.glob("templates/**/*.py")]
+    there = [f"/{file.relative_to(REPOSITORY).as_posix()}" for file in REPOSITORY.glob("[!.]*/**/*.py")]
+    there += [file.as_posix() for file in Path(torch.__file__).parent.rglob("*.py")]
+    there += [
+        "/setup.py",
+        "/toy.py",
+        "/torchao/utils.py",
+    ]  # an author's, an example's, one not asked for here
+    missing = [
+        (file.name, name)
+        for file in sources
+        for name in COMMENT_OF_A_FILE.findall(words_of(file))
+        if not any(path.endswith(f"/{name}") for path in there)
+    ]
+    assert missing == []

@@ -275,7 +275,7 @@ class _Writer:
     def parts_of_compiler(self, node: ast.expr) -> Iterator[Any]:
         """The object, if any, that an expression finds in a module which the target does not import.
 
-        That it is there is asked if the module is imported (guard_late.py); here it stands for itself.
+        That it is there is asked if the module is imported (modules.py); here it stands for itself.
         """
         names = []
         while isinstance(node, ast.Attribute):
