@@ -6,6 +6,7 @@ import ast
 import html
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -426,7 +427,9 @@ def looked_at(folder: Path, *options: str, page: str = "page.html") -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
-@pytest.mark.skipif(chromium() is None, reason="there is no Chromium to look at the page with")
+@pytest.mark.skipif(
+    chromium() is None and not os.environ.get("CI"), reason="there is no Chromium to look at the page with"
+)
 class TestInABrowser:
     def test_it_is_drawn(self, pages: Path) -> None:
         document = looked_at(pages, "--dump-dom")
