@@ -15,7 +15,7 @@ PACKAGE = "specimens"
 
 @dataclass(frozen=True)
 class Program:
-    """One entrypoint of the package. `target`: the name in its module; `warm`: its import imports dynamo;
+    """One entrypoint of the package. `target`: the name in its module; `warm`: that imports dynamo;
     `compiles`: its eager code compiles, as torch.cond does; `signals`: whether they may come at
     any time; `table`: more keys of it."""
 
@@ -55,12 +55,14 @@ def all_programs() -> list[Program]:
     """In the order of their modules; a program is named for its target."""
     programs = []
     for path in sorted((SOURCES / PACKAGE).glob("[!_]*.py")):
+        # What one function of a module is decorated with imports dynamo for all of them.
+        all_warm = any(declared.get("warm") for declared in _declared(path))
         for declared in _declared(path):
             rest = dict(declared)
             target, samples = rest.pop("target"), rest.pop("samples")
             instance, mode = rest.pop("instance", None), rest.pop("mode", "no_grad")
             compiles, signals = rest.pop("compiles", False), rest.pop("signals", True)
-            warm = rest.pop("warm", compiles)
+            warm = rest.pop("warm", all_warm or compiles)
             places = (target, path.stem, target, samples, instance)
             programs.append(Program(*places, mode, warm, compiles, signals, rest))
     names = [program.name for program in programs]
