@@ -20,12 +20,12 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test test-torch test-python demo bench chart differential fuzz truth models programs reference docs clean
+.PHONY: help lint test cells demo bench chart differential fuzz truth models programs reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
 	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
-	@echo "make test-torch VERSION=2.15.0   the same with another torch; test-python VERSION=3.12: another Python"
+	@echo "make cells   the same with each Python and torch of docs/support.md, which it writes"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on seven models; build/bench.json"
 	@echo "make chart   the chart of the README, from build/bench.json; docs/cold-start.svg"
@@ -50,13 +50,11 @@ PYTEST = -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(TESTS)
 test: .venv-test/.ready
 	.venv-test/bin/python $(PYTEST)
 
-# The same suite with another torch (several GB, on an index without a CPU-only one) or another Python:
-# make test-torch VERSION=2.15.0, make test-python VERSION=3.12
-test-torch: .venv-torch-$(VERSION)/.ready
-	.venv-torch-$(VERSION)/bin/python $(PYTEST)
-
-test-python: .venv-python-$(VERSION)/.ready
-	.venv-python-$(VERSION)/bin/python $(PYTEST)
+# The whole suite with other versions, each in an environment of its own that is removed afterwards. A torch is several GB
+# on an index without a CPU-only one. A part: make cells CELLS="--cells 3.12+2.13.0"; a Python that is not on the path:
+# PYTHON_3_14=/opt/python3.14/bin/python3.14 make cells
+cells:
+	"$(PYTHON)" tests/cells/run.py --needs "$(TEST_NEEDS)" --workers $(WORKERS) $(CELLS)
 
 # Builds wheels, and makes the clean environment the example runs in: .venv-demo.
 demo: .venv-demo-tools/.ready
@@ -120,17 +118,6 @@ clean:
 	.venv-models/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS) $(MODELS_NEEDS)
 	.venv-models/bin/python $(PIP_INSTALL) --no-deps $(MODELS_ALONE)
 	.venv-models/bin/python tests/models/torchvision_for_cpu.py
-	@touch $@
-
-.venv-torch-%/.ready: pyproject.toml Makefile
-	$(call new_environment,.venv-torch-$*)
-	.venv-torch-$*/bin/python $(PIP_INSTALL) --editable ".[cli]" $(subst $(TORCH),torch==$*,$(TEST_NEEDS))
-	@touch $@
-
-.venv-python-%/.ready: PYTHON = $(shell command -v python$(VERSION))
-.venv-python-%/.ready: pyproject.toml Makefile
-	$(call new_environment,.venv-python-$*)
-	.venv-python-$*/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS)
 	@touch $@
 
 # The plugin goes in as a wheel, as it would anywhere: so it is made anew when a source of it changes.
