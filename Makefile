@@ -28,7 +28,7 @@ help:
 	@echo "make cells   the same with each Python and torch of docs/support.md, which it writes"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on seven models; build/bench.json"
-	@echo "make chart   the chart of the README, from build/bench.json; docs/cold-start.svg"
+	@echo "make chart   the chart of benchmarks/README.md, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make fuzz    what comes from outside, changed at random: no traceback, no crash"
 	@echo "make truth   what a wheel answers after its sources, its process or its inputs have changed; build/truth.json"

@@ -1,4 +1,4 @@
-"""The chart of the README, drawn from the benchmarks' results:
+"""The chart of benchmarks/README.md, drawn from the benchmarks' results:
 
     python benchmarks/chart.py [build/bench.json] [--model bert] [--out docs/cold-start.svg]
 

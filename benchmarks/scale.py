@@ -24,9 +24,9 @@ TORCHES = 3
 VARIANTS = 3
 
 # An entrypoint, in seconds of one core: a capture for one variant, from the quickest to the slowest of small
-# models. The README's two models take longer: 25 and 31 s.
+# models. The example's and the README's take longer: 25 and 31 s.
 CAPTURE_S = (10.0, 30.0)
-# What of it is done once for all variants: tracing. The README's BERT: 24.6 s cold, 7.6 s with a warm cache.
+# What of it is done once for all variants: tracing. BERT-base takes 24.6 s cold, 7.6 s with a warm cache.
 TRACED = 0.3
 # A verification, which runs for each variant, over a capture for one. Seen in builds of the benchmarks.
 VERIFIED = 1 / 3

@@ -1,4 +1,4 @@
-"""The chart of the README: points that say what the results say, readable on white and on black."""
+"""The chart of benchmarks/README.md: points that say what the results say, readable on white and on black."""
 
 from __future__ import annotations
 
@@ -133,9 +133,9 @@ def test_the_command_draws_a_file_of_results(tmp_path: Path) -> None:
     assert unknown.stderr == f"chart.py: {results} has no model gpt: bert\n"
 
 
-def test_the_readmes_chart_is_there() -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    assert "(docs/cold-start.svg)" in readme
+def test_the_chart_is_there_and_shown() -> None:
+    page = (REPOSITORY / "benchmarks/README.md").read_text()
+    assert "(../docs/cold-start.svg)" in page
     ET.fromstring((REPOSITORY / "docs" / "cold-start.svg").read_text())
 
 
