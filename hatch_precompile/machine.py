@@ -15,7 +15,13 @@ from packaging.version import Version
 from hatch_precompile.errors import BuildError
 from hatch_precompile.runtime import runtime
 
-__all__ = ["KNOWN_TORCH", "require_known_python", "require_known_torch", "require_machine"]
+__all__ = [
+    "KNOWN_TORCH",
+    "require_known_python",
+    "require_known_torch",
+    "require_known_version",
+    "require_machine",
+]
 
 KNOWN_TORCH = ("2.13", "2.14", "2.15")
 """The minor versions of torch whose private parts are known, the oldest first."""
@@ -42,8 +48,7 @@ def require_machine() -> None:
 def require_known_python() -> None:
     """Raises BuildError for another interpreter than CPython, one without the GIL, and an unknown version."""
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    known = list(runtime("prologue").KNOWN)
-    oldest, newest = (f"{major}.{minor}" for major, minor in (known[0], known[-1]))
+    oldest, newest = _known_pythons()[0], _known_pythons()[-1]
     if sys.implementation.name != "cpython":
         raise BuildError(
             f"this is {sys.implementation.name}, and wheels are built with CPython {oldest} to {newest} only"
@@ -53,11 +58,21 @@ def require_known_python() -> None:
             f"this Python {here} is a free-threaded build ({here}t), for which no wheel is made; "
             f"build with the Python {here} that has the GIL"
         )
-    if sys.version_info[:2] not in known:
+    require_known_version(here)
+
+
+def require_known_version(python: str) -> None:
+    """Raises BuildError for a minor version of Python, such as "3.12", that is not known."""
+    known = _known_pythons()
+    if python not in known:
         raise BuildError(
-            f"Python {here} is not known to this hatch-precompile, whose wheels are bytecode of one Python; "
-            f"build with Python {oldest} to {newest}, or upgrade hatch-precompile"
+            f"Python {python} is not known to this hatch-precompile, whose wheels are bytecode of one "
+            f"Python; build with Python {known[0]} to {known[-1]}, or upgrade hatch-precompile"
         )
+
+
+def _known_pythons() -> list[str]:
+    return [f"{major}.{minor}" for major, minor in runtime("prologue").KNOWN]
 
 
 def require_known_torch(version: str) -> None:

@@ -9,8 +9,9 @@ from packaging.utils import canonicalize_name
 
 from hatch_precompile.config import load
 from hatch_precompile.config.cells import Cell, Shard, cells_of
-from hatch_precompile.errors import ConfigError
+from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.frontends.project import Project
+from hatch_precompile.machine import require_known_torch, require_known_version
 
 __all__ = ["Plan", "plan_of", "requirements_of"]
 
@@ -49,8 +50,8 @@ def _shard(text: str, entrypoints: int) -> Shard:
 def plan_of(project: Project, shards: int = 1) -> Plan:
     """shards: into how many each cell is split; never more than there are entrypoints.
 
-    Raises ConfigError where the table is wrong or has no matrix, or where the requirements of the build
-    exclude a torch of it.
+    Raises ConfigError where the table is wrong or has no matrix, where a Python or torch of it is not known,
+    or where the requirements of the build exclude a torch of it.
     """
     if not project.tables:
         raise ConfigError(f"the project in {project.directory} configures no entrypoints")
@@ -66,8 +67,22 @@ def plan_of(project: Project, shards: int = 1) -> Plan:
         )
     names = [entrypoint.name for entrypoint in config.entrypoints]
     cells = cells_of(config.matrix, min(shards, len(names)))
+    _check_known(where, cells)
     _check_requirements(project, cells)
     return Plan(cells, list(config.variants), names)
+
+
+def _check_known(where: str, cells: list[Cell]) -> None:
+    """Before an environment is made for one: its build would say the same."""
+    for cell in cells:
+        for key, require, version in (
+            ("python", require_known_version, cell.python),
+            ("torch", require_known_torch, cell.torch),
+        ):
+            try:
+                require(version)
+            except BuildError as error:
+                raise ConfigError(f"{where}.matrix.{key}: {error}") from None
 
 
 def _check_requirements(project: Project, cells: list[Cell]) -> None:

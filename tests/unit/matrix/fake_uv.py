@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+WITHOUT = Path(__file__).with_name("without")  # a version of Python that this machine lacks
 
 
 def main(arguments):
@@ -13,7 +13,7 @@ def main(arguments):
     if arguments[0] == "venv":
         asked = arguments[arguments.index("--python") + 1]
         version = (re.findall(r"3\.[0-9]+$", asked) or ["{}.{}".format(*sys.version_info)])[0]
-        if version not in PYTHONS:
+        if WITHOUT.exists() and WITHOUT.read_text() == version:
             sys.exit(f"error: No interpreter found for Python {version}")
         python = Path(arguments[-1], "bin", "python")
         python.parent.mkdir(parents=True)
@@ -21,8 +21,8 @@ def main(arguments):
             f'#!/bin/sh\nexport FAKE_PYTHON={version} FAKE_ARGUMENTS="$*"\nexec {sys.executable} "$@"\n'
         )
         python.chmod(0o755)
-    elif "torch==9.9.9" in arguments:
-        sys.exit("error: there is no version of torch==9.9.9")
+    elif "torch==2.15.99" in arguments:
+        sys.exit("error: there is no version of torch==2.15.99")
 
 
 main(sys.argv[1:])

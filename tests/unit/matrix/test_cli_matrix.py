@@ -71,6 +71,18 @@ class TestPlan:
         said = self.refused(project, '"3.11"', '"3.9"')
         assert "precompile.matrix.python[0]: expected a minor version of Python, 3.11 or later" in said
 
+    @pytest.mark.parametrize(
+        ("old", "new", "said"),
+        [
+            ('"3.12"', '"3.99"', "matrix.python: Python 3.99 is not known to this hatch-precompile"),
+            ('"2.14.1"', '"2.1.0"', "matrix.torch: torch 2.1.0 is older than"),
+            ('"2.14.1"', '"2.99.0"', "matrix.torch: torch 2.99.0 is newer than"),
+        ],
+    )
+    def test_versions_that_no_build_knows(self, project: Path, old: str, new: str, said: str) -> None:
+        """Not only when an environment of some GB has been made for them."""
+        assert f"tool.hatch.build.hooks.precompile.{said}" in self.refused(project, old, new)
+
     def test_requirements_that_exclude_a_torch(self, project: Path) -> None:
         said = self.refused(project, "requires = []", 'requires = ["torch==2.13.0"]')
         assert "build-system.requires: torch==2.13.0 excludes torch 2.14.1 of the matrix" in said
@@ -171,25 +183,25 @@ class TestCell:
         assert result.exit_code == 2
         assert f"the matrix has no cell cp313-torch2.13.0; it has {', '.join(CELLS)}" in result.stderr
 
-    def test_a_python_that_is_not_to_be_had(self, project: Path) -> None:
-        (project / "pyproject.toml").write_text(PYPROJECT.replace('"3.12"', '"3.98"'))
-        result = run("build", "--cell", "cp398-torch2.13.0", project)
+    def test_a_python_that_is_not_to_be_had(self, project: Path, machine: Path) -> None:
+        (machine / "without").write_text("3.12")
+        result = run("build", "--cell", "cp312-torch2.13.0", project)
         assert result.exit_code == 1
-        assert "Error: Python 3.98 is not to be had:\nerror: No interpreter found" in result.stderr
+        assert "Error: Python 3.12 is not to be had:\nerror: No interpreter found" in result.stderr
 
     def test_a_torch_that_is_not_to_be_had(self, project: Path) -> None:
-        text = PYPROJECT.replace('"2.14.1"', '"9.9.9"').replace('"backend"', '"no_backend"')
+        text = PYPROJECT.replace('"2.14.1"', '"2.15.99"').replace('"backend"', '"no_backend"')
         (project / "pyproject.toml").write_text(text)
         shutil.copy(project / "backend.py", project / "no_backend.py")
         with (project / "no_backend.py").open("a") as file:
             file.write(
                 "\ndef get_requires_for_build_wheel(_=None): raise SystemExit('resolution impossible')\n"
             )
-        result = run("build", "--cell", "cp311-torch9.9.9", project)
+        result = run("build", "--cell", "cp311-torch2.15.99", project)
         assert result.exit_code == 1
         assert (
-            "Error: torch 9.9.9 for Python 3.11 is not to be had here: "
-            "error: there is no version of torch==9.9.9\n" in result.stderr
+            "Error: torch 2.15.99 for Python 3.11 is not to be had here: "
+            "error: there is no version of torch==2.15.99\n" in result.stderr
         )
 
     def test_a_wheel_for_something_else_is_not_taken(self, project: Path) -> None:
