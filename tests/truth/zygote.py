@@ -102,9 +102,7 @@ def _run(request: dict[str, Any]) -> None:
             os.dup2(source, target)
         faulthandler.enable()
         if request["perturb"]:
-            import ctypes
-
-            ctypes.CDLL(None).mallopt(M_PERTURB, request["perturb"])
+            _perturb(request["perturb"])
         from tests.truth.changes import CHANGES
         from tests.truth.process import Run
 
@@ -120,6 +118,19 @@ def _run(request: dict[str, Any]) -> None:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _perturb(byte: int) -> None:
+    """Fill fresh memory with it, and move what is allocated from here on: what is read but was never written
+    may be an address, too."""
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_PERTURB, byte)
+    libc.malloc.restype = ctypes.c_void_p
+    for size in range(16, 16384, 16):
+        for _ in range(8):
+            libc.malloc(ctypes.c_size_t(size))
 
 
 if __name__ == "__main__":
