@@ -105,3 +105,11 @@ def test_a_manifest_that_was_changed_since_is_not_used(tmp_path: Path, value: An
         reader().heads(manifest["frames"][0])
     with pytest.raises(runtime("errors").Unfit):
         reader().check_seal()
+
+
+def test_a_manifest_that_does_not_list_heads_is_not_used(tmp_path: Path) -> None:
+    """As a whole: it is told once, and not for each frame."""
+    manifest, reader = _sealed(tmp_path)
+    manifest["files"] = {"0": 0}
+    with pytest.raises(runtime("errors").Unfit, match="the manifest in"):
+        reader().heads(manifest["frames"][0])
