@@ -42,6 +42,9 @@ SECONDS = 10.0
 MEGABYTES = 500
 """Of a process."""
 
+EXAMPLES = 60
+"""That a process tries."""
+
 # -- what things are changed to ----------------------------------------------------------------------
 
 TEXTS = st.text(max_size=12) | st.sampled_from(
@@ -254,7 +257,7 @@ def examine(name: str, examples: int, number: int) -> None:
 
 
 def _child(name: str, number: int) -> None:
-    examine(name, 60, number)
+    examine(name, EXAMPLES, number)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     assert peak < MEGABYTES, f"{peak:.0f} MB"
 
@@ -268,16 +271,17 @@ def run() -> int:
     if asked.child:
         _child(asked.child[0], int(asked.child[1]))
         return 0
-    until, number, failed = time.monotonic() + asked.seconds, int(time.time()), 0
+    until, number, failed, tried = time.monotonic() + asked.seconds, int(time.time()), 0, 0
     while time.monotonic() < until:
         for name in asked.targets.split(","):
             command = [sys.executable, "-X", "faulthandler", __file__, "--child", name, str(number)]
             done = subprocess.run(command, capture_output=True, text=True, env={**os.environ}, check=False)
+            tried += 1
             if done.returncode:
                 failed += 1
                 print(f"{name}, {number}: ended with {done.returncode}\n{done.stderr[-3000:]}", flush=True)
         number += 1
-    print(f"{failed} failures")
+    print(f"{tried} processes of {EXAMPLES} changes, {failed} failures")
     return 1 if failed else 0
 
 
