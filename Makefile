@@ -15,12 +15,15 @@ MODELS_NEEDS := x-transformers==2.31.10 kornia==0.9.0 diffusers==0.42.1 torch_ge
 # Without what they require: torchvision requires the torch it was built with, GPU libraries included.
 MODELS_ALONE := timm==1.0.31 torchvision==0.28.0
 BENCH_NEEDS := $(TORCH) transformers==5.23.0 torchao==0.18.0 build onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.31.1 openvino==2026.4.1
+# What models are tried with by `make tools`, beside torch itself and TEST_NEEDS
+TRIED_WITH := accelerate==1.15.0 captum==0.9.0 coverage==7.17.5 dill==0.4.1 joblib==1.6.0 lightning==2.6.6 onnx==1.23.2 onnxruntime==1.31.1 \
+	onnxscript==0.7.2 peft==0.21.2 torchinfo==1.8.0
 TOOLS_NEEDS := build
 DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test cells demo bench chart differential fuzz truth models programs reference docs clean
+.PHONY: help lint test cells demo bench chart differential fuzz truth models programs tools reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -34,6 +37,7 @@ help:
 	@echo "make truth   what a wheel answers after its sources, its process or its inputs have changed; build/truth.json"
 	@echo "make models  models of transformers and other libraries, tiny, beside eager code; build/models.json"
 	@echo "make programs   whole programs around models, from the wheel, eagerly and with torch.compile; build/programs.json"
+	@echo "make tools   some seventy tools, from pickle to FSDP, on a wheel's models and on eager ones; build/tools.json"
 	@echo "make reference  what is made from the code: a JSON schema, docs/configuration.md, docs/inputs.md"
 	@echo "make docs    the documentation as a site; build/site/index.html"
 	@echo "make clean   removes what these wrote, environments included"
@@ -91,6 +95,10 @@ models: .venv-models/.ready
 programs: .venv-models/.ready
 	.venv-models/bin/python tests/programs/run.py $(PROGRAMS)
 
+# What people use on models: exporters, transforms, pickles, profilers, trainers. A part: make tools TOOLS="--tools pickle,export"
+tools: .venv-tools/.ready
+	.venv-tools/bin/python tests/tools/run.py $(TOOLS)
+
 reference: .venv-lint/.ready
 	.venv-lint/bin/python -m hatch_precompile.generate_docs
 
@@ -118,6 +126,11 @@ clean:
 	.venv-models/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS) $(MODELS_NEEDS)
 	.venv-models/bin/python $(PIP_INSTALL) --no-deps $(MODELS_ALONE)
 	.venv-models/bin/python tests/models/torchvision_for_cpu.py
+	@touch $@
+
+.venv-tools/.ready: pyproject.toml Makefile
+	$(call new_environment,.venv-tools)
+	.venv-tools/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS) $(TRIED_WITH)
 	@touch $@
 
 # The plugin goes in as a wheel, as it would anywhere: so it is made anew when a source of it changes.
