@@ -23,7 +23,7 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test cells demo bench chart differential fuzz truth models programs tools reference docs clean
+.PHONY: help lint test cells demo bench chart differential fuzz truth models programs tools soak reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -38,6 +38,7 @@ help:
 	@echo "make models  models of transformers and other libraries, tiny, beside eager code; build/models.json"
 	@echo "make programs   whole programs around models, from the wheel, eagerly and with torch.compile; build/programs.json"
 	@echo "make tools   some seventy tools, from pickle to FSDP, on a wheel's models and on eager ones; build/tools.json"
+	@echo "make soak    what a process grows by in half a million calls, and a busy server, beside eager code; build/soak.json"
 	@echo "make reference  what is made from the code: a JSON schema, docs/configuration.md, docs/inputs.md"
 	@echo "make docs    the documentation as a site; build/site/index.html"
 	@echo "make clean   removes what these wrote, environments included"
@@ -98,6 +99,10 @@ programs: .venv-models/.ready
 # What people use on models: exporters, transforms, pickles, profilers, trainers. A part: make tools TOOLS="--tools pickle,export"
 tools: .venv-tools/.ready
 	.venv-tools/bin/python tests/tools/run.py $(TOOLS)
+
+# An hour on two cores. A part: make soak SOAK="--parts weights,server --share 0.1"
+soak: .venv-test/.ready
+	.venv-test/bin/python tests/tools/soak.py $(SOAK)
 
 reference: .venv-lint/.ready
 	.venv-lint/bin/python -m hatch_precompile.generate_docs
