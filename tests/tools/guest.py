@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -88,15 +88,15 @@ class Guest:
 class Tool:
     """One row of the table.
 
-    needs: modules that have to be there. suite: part of the test suite, too. known: what differs
-    of a wheel's model, in the words of docs/users.md.
+    needs: modules that have to be there. suite: part of the test suite, too, where no other test of it
+    has the tool. known: what differs of a wheel's model, in the words of docs/users.md.
     """
 
     name: str
     use: Callable[[Guest], None]
     needs: tuple[str, ...] = ()
     suite: bool = False
-    known: str = field(default="")
+    known: str = ""
 
 
 TOOLS: dict[str, Tool] = {}

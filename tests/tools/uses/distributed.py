@@ -122,7 +122,7 @@ def composable(guest: Guest) -> None:
         guest.note("weights", model.state_dict())
 
 
-@tool("DataParallel, its replicas", suite=True)
+@tool("DataParallel, its replicas")
 def data_parallel(guest: Guest) -> None:
     model = torch.nn.DataParallel(guest.classifier())
     _trained(guest, model)

@@ -10,7 +10,7 @@ import torch
 from tests.tools.guest import Guest, tool
 
 
-@tool("torch.export: export, save, load, run", suite=True)
+@tool("torch.export: export, save, load, run")
 def export(guest: Guest) -> None:
     batch = torch.export.Dim("batch", min=2, max=32)
     for strict in (False, True):
@@ -68,7 +68,7 @@ def _onnx(guest: Guest, *, dynamo: bool) -> None:
         guest.note("output", torch.from_numpy(found))
 
 
-@tool("torch.jit.trace: save, load, run", suite=True)
+@tool("torch.jit.trace: save, load, run")
 def jit_trace(guest: Guest) -> None:
     with torch.no_grad():
         for model, given in ((guest.classifier(), guest.rows()), (guest.pictures(), guest.images())):
@@ -95,7 +95,7 @@ def jit_script(guest: Guest) -> None:
         guest.note("code", torch.jit.script(guest.package.normalize).code)
 
 
-@tool("torch.fx: symbolic_trace, Interpreter, ShapeProp", suite=True)
+@tool("torch.fx: symbolic_trace, Interpreter, ShapeProp")
 def symbolic_trace(guest: Guest) -> None:
     from torch.fx.passes.shape_prop import ShapeProp
 
@@ -110,7 +110,7 @@ def symbolic_trace(guest: Guest) -> None:
             guest.note("shapes", shapes)
 
 
-@tool("make_fx", suite=True)
+@tool("make_fx")
 def make_fx(guest: Guest) -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -49,7 +49,7 @@ def functional(guest: Guest) -> None:
     guest.note("gradients", grad(lambda w: functional_call(model, w, (x,)).sum())(weights))
 
 
-@tool("forward-mode AD: dual numbers", suite=True)
+@tool("forward-mode AD: dual numbers")
 def dual(guest: Guest) -> None:
     from torch.autograd import forward_ad
 

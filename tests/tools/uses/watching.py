@@ -56,7 +56,7 @@ def profiled_operators(guest: Guest) -> None:
     guest.note("operators", sorted(set(names)))
 
 
-@tool("FlopCounterMode", suite=True)
+@tool("FlopCounterMode")
 def flops(guest: Guest) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -85,7 +85,7 @@ def dispatch_mode(guest: Guest) -> None:
     guest.note("operators", seen)
 
 
-@tool("TorchFunctionMode", suite=True)
+@tool("TorchFunctionMode")
 def function_mode(guest: Guest) -> None:
     from torch.overrides import TorchFunctionMode, resolve_name
 
