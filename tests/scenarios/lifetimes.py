@@ -8,6 +8,7 @@ import importlib
 import sys
 import warnings
 import weakref
+from types import FunctionType
 from typing import Any
 from unittest import mock
 
@@ -87,8 +88,9 @@ def _drop() -> None:
 
 
 def imported_again_and_again(times: int) -> dict[str, Any]:
-    """Uninstalled, dropped, imported and called: how many classes and modules stay, and hits of each."""
-    classes, modules, hits = [], [], []
+    """Uninstalled, dropped, imported and called: how many classes and modules stay, which functions of
+    earlier times, and hits of each."""
+    classes, modules, hits, functions = [], [], [], []
     finders = _finders()
     for _ in range(times):
         sys.modules["lab._precompiled"].uninstall()
@@ -99,13 +101,25 @@ def imported_again_and_again(times: int) -> dict[str, Any]:
         hits.append(probe.hits("base", "lab"))
         classes.append(weakref.ref(again.Base))
         modules += [weakref.ref(sys.modules[f"lab.{name}"]) for name in ("core", "_precompiled.serving")]
+        functions.append(_functions())
     del model, again
     gc.collect()
     return {
         "classes": sum(each() is not None for each in classes),
         "modules": sum(each() is not None for each in modules),
+        "functions": sorted({name for each in functions[:-1] for name in _alive(each)}),
         "hits": set(hits) == {1},
         "finders": _finders() - finders,
+    }
+
+
+def _functions() -> References:
+    """Of the package's modules: one that is alive keeps all that its module has."""
+    return {
+        f"{module.__name__}.{name}": weakref.ref(value)
+        for module in [each for key, each in sys.modules.items() if key.startswith("lab.")]
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType) and value.__globals__ is vars(module)
     }
 
 
