@@ -6,6 +6,7 @@ Hatch imports this module in every build of an environment that has the plugin, 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import tomllib
@@ -20,6 +21,7 @@ from hatch_precompile.errors import BuildError
 from hatch_precompile.events import emit_failure
 from hatch_precompile.frontends.common import configuration, earlier_wheel, shard
 from hatch_precompile.frontends.project import read_project, require_read
+from hatch_precompile.processes import stopping_children
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path, source_roots
 from hatch_precompile.wheel.layout import require_same
@@ -42,6 +44,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
     PLUGIN_NAME = "precompile"
 
     _work: tempfile.TemporaryDirectory[str] | None = None
+    _signals: contextlib.ExitStack | None = None
     _page: str | None = None
     _compiled: dict[str, str] | None = None
 
@@ -55,6 +58,9 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         if version != "standard":
             self.app.display_info(f"precompile: nothing is compiled for an {version} install")
             return
+        # As long as the folder is there: what is in it is packed after this.
+        self._signals = contextlib.ExitStack()
+        self._signals.enter_context(stopping_children())
         try:
             self._add_bundle(build_data)
         except (BuildError, OSError) as error:
@@ -205,6 +211,9 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         if self._work is not None:
             self._work.cleanup()
             self._work = None
+        if self._signals is not None:
+            self._signals.close()
+            self._signals = None
 
 
 @hookimpl

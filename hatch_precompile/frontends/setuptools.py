@@ -22,6 +22,7 @@ from hatch_precompile.events import emit_failure
 from hatch_precompile.frontends.common import configuration, earlier_wheel, shard
 from hatch_precompile.frontends.project import SETUPTOOLS_TABLE as TABLE
 from hatch_precompile.frontends.project import Project, read_project, require_read
+from hatch_precompile.processes import stopping_children
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path
 from hatch_precompile.wheel.layout import require_same
@@ -108,7 +109,10 @@ def _add_bundle(root: Path, files: list[str], table: dict[str, Any]) -> Added:
     init = root / folder / "__init__.py"
     runtime = root / folder / RUNTIME_PACKAGE
     shutil.rmtree(runtime, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="hatch-precompile-", ignore_cleanup_errors=True) as work:
+    with (
+        stopping_children(),
+        tempfile.TemporaryDirectory(prefix="hatch-precompile-", ignore_cleanup_errors=True) as work,
+    ):
         built = build_bundle(
             config,
             source_roots=[root.resolve()],

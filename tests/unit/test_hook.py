@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import csv
+import gc
 import hashlib
+import os
+import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import Message
 from email.parser import Parser
@@ -519,6 +522,59 @@ class Hook(BuildHookInterface):
         Path(self.root, "textmodel", "_version.py").write_text("version = 3.0")
 """
 OTHER = "[tool.hatch.build.hooks.custom]"
+
+
+ENDS = """
+import os, signal
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+class Ends(BuildHookInterface):
+    def initialize(self, version, build_data):
+        os.kill(os.getpid(), signal.SIGHUP)
+"""
+
+
+class TestSignals:
+    """From the first moment at which there is a folder to the last."""
+
+    @pytest.fixture(autouse=True)
+    def usual(self) -> Iterator[None]:
+        before = {
+            number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+        }
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        yield
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    @staticmethod
+    def require_ended(project: Path, fake: FakeBuild) -> None:
+        with pytest.raises(SystemExit) as caught:
+            build_wheel(project)
+        assert caught.value.code == 128 + signal.SIGHUP
+        del caught
+        gc.collect()  # as when the process ends
+        assert not fake.calls[0]["work"].exists()
+
+    def test_while_the_wheel_is_packed(self, tmp_path: Path, fake: FakeBuild) -> None:
+        project = make_project(tmp_path, extra=OTHER)
+        (project / "hatch_build.py").write_text(ENDS)
+        self.require_ended(project, fake)
+
+    def test_before_anything_is_captured(
+        self, tmp_path: Path, fake: FakeBuild, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def source_roots(files: dict[str, Path], folder: Path) -> list[Path]:
+            fake.calls.append({"work": folder})
+            os.kill(os.getpid(), signal.SIGHUP)
+            return []
+
+        monkeypatch.setattr(hatch_precompile.frontends.hatch, "source_roots", source_roots)
+        self.require_ended(make_project(tmp_path), fake)
+
+    def test_afterwards_they_are_handled_as_before(self, tmp_path: Path, fake: FakeBuild) -> None:
+        build_wheel(make_project(tmp_path))
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
 class TestOtherHooks:
