@@ -14,17 +14,9 @@ from packaging.version import Version
 
 from hatch_precompile.errors import BuildError
 from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_versions import KNOWN_TORCH
 
-__all__ = [
-    "KNOWN_TORCH",
-    "require_known_python",
-    "require_known_torch",
-    "require_known_version",
-    "require_machine",
-]
-
-KNOWN_TORCH = ("2.13", "2.14", "2.15")
-"""The minor versions of torch whose private parts are known, the oldest first."""
+__all__ = ["require_known_python", "require_known_torch", "require_known_version", "require_machine"]
 
 
 def require_machine() -> None:

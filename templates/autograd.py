@@ -2,7 +2,7 @@
 
 The wrappers are torch's own, carried as data. Putting them on imports torch._dynamo, so it happens at
 the first call of such a graph and never before. The kernels are the bundle's: nothing is compiled.
-Seen in torch 2.13.0.
+Seen in torch 2.11.0 and 2.13.0.
 """
 
 from __future__ import annotations
@@ -77,28 +77,47 @@ class WrappedGraph:
         from torch._functorch._aot_autograd import runtime_wrappers, schemas
 
         settings, steps = pickle.loads(self._wrapping)
-        config = schemas.CacheableAOTConfig(**settings)
+        config = _config(schemas, settings)
         function = _boxed(self._forward)
         backward = _boxed(self._backward, backward=True) if self._backward else None
         for name, arguments, metadata in steps:
             if name == "AOTDispatchAutograd":
-                spec = runtime_wrappers.AOTDispatchAutogradCompileSpec(
+                function = _with_gradients(
+                    runtime_wrappers,
+                    arguments,
                     compiled_fw_func=function,
                     compiled_bw_func=backward,
                     lazy_backward_info=None,
-                    bw_compiler=None,
                     aot_config=config,
                     fw_metadata=metadata,
                     try_save_cache_entry=None,
-                    **arguments,
                 )
-                function = runtime_wrappers.AOTDispatchAutograd.post_compile(spec)
                 _explain_second_derivatives(function)
                 continue
             unpicklable = {"fw_only": None} if name == "AOTDispatchSubclassWrapper" else {}
             wrapper = getattr(runtime_wrappers, name)(**arguments, **unpicklable)
             function = wrapper.post_compile(function, config, runtime_metadata=metadata)
         return function
+
+
+def _config(schemas: Any, settings: dict[str, Any]) -> Any:
+    """How AOTAutograd was set. Torch 2.11 has no class for what of that matters after the compile."""
+    if hasattr(schemas, "CacheableAOTConfig"):
+        return schemas.CacheableAOTConfig(**settings)
+    compilers = ("fw_compiler", "bw_compiler", "partition_fn", "decompositions")
+    return schemas.AOTConfig(**dict.fromkeys(compilers), **settings)
+
+
+def _with_gradients(runtime_wrappers: Any, arguments: dict[str, Any], **more: Any) -> Any:
+    """What AOTAutograd puts around a graph with a backward. Torch 2.11 takes what it needs one by one."""
+    wrapper = runtime_wrappers.AOTDispatchAutograd
+    if hasattr(runtime_wrappers, "AOTDispatchAutogradCompileSpec"):
+        return wrapper.post_compile(
+            runtime_wrappers.AOTDispatchAutogradCompileSpec(bw_compiler=None, **arguments, **more)
+        )
+    numbers = {"num_symints_saved_for_bw_": arguments["num_symints_saved_for_bw"]}
+    rest = {name: value for name, value in arguments.items() if name != "num_symints_saved_for_bw"}
+    return wrapper.post_compile(**rest, **numbers, **more)
 
 
 def _boxed(call: Any, *, backward: bool = False) -> Callable[[list[Any]], Any]:

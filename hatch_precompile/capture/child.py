@@ -29,6 +29,9 @@ def main(path: str) -> int:
     try:
         import torch
 
+        from hatch_precompile.torch_versions import require_torch_names
+
+        require_torch_names()  # before the imports that need them
         import hatch_precompile.capture.preloaded  # noqa: F401 - also where nothing was
         from hatch_precompile.capture.session import capture
         from hatch_precompile.config.variants import variants_for_this_machine

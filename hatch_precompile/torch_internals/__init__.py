@@ -1,6 +1,7 @@
 """Every private torch API the plugin uses, behind names that say what it is for.
 
-Seen in torch 2.13.0, 2.14.0 and 2.15.0. tests/torch_internals fails first when one of them changes.
+Seen in torch 2.11.0 and 2.13.0 to 2.15.0; what has another name in one of them is in torch_versions.py.
+tests/torch_internals fails first when one of them changes.
 The runtime's own are templates/torch_private.py and templates/graphs.py.
 """
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from hatch_precompile.torch_versions import way
 
 if TYPE_CHECKING:
     from hatch_precompile.torch_internals.inductor import CompiledGraph
@@ -16,6 +19,13 @@ __all__ = ["Wrappers"]
 
 # Of a file, in a line of a traceback.
 _FOLDER = re.compile(r'(?<=File ")[^"\n]*/(?=[^"/\n]+", line )')
+
+
+# Wrappers that do nothing to a graph of which this is not so.
+_FOR_SOME: dict[str, Callable[[Any], bool]] = {
+    "FunctionalizedRngRuntimeWrapper": lambda meta: bool(meta.is_rng_op_functionalized),
+    "EffectTokensWrapper": lambda meta: bool(meta.tokens),
+}
 
 
 class Wrappers:
@@ -63,6 +73,8 @@ class Wrappers:
             result = post_compile(wrapper, compiled_fn, aot_config, **kwargs)
             meta = kwargs["runtime_metadata"]
             self._read_changes(meta)
+            if cls.__name__ in _FOR_SOME and not _FOR_SOME[cls.__name__](meta):
+                return compiled_fn  # torch 2.11 puts it around every graph
             if result is not compiled_fn:
                 if cls.__name__ == "AOTDispatchSubclassWrapper" and (inner := _inner_tensors(meta)):
                     self.graph.unwrapped_inputs = inner
@@ -81,24 +93,31 @@ class Wrappers:
     def _watch_autograd(self, cls: Any) -> None:
         """Training: one step, which puts a RuntimeWrapper around itself."""
         post_compile = cls.post_compile
+        names = (
+            "maybe_subclass_meta",
+            "num_symints_saved_for_bw",
+            "backward_state_indices",
+            "disable_amp",
+            "indices_of_inps_to_detach",
+        )
+        given_one_by_one = way("what is put around a graph with gradients") == "arguments"
+        signature = inspect.signature(post_compile)
 
-        def watched(spec: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
             before = len(self.steps)
-            result = post_compile(spec)
+            result = post_compile(*args, **kwargs)
             del self.steps[before:]
-            self._read_changes(spec.fw_metadata)
+            given = signature.bind(*args, **kwargs).arguments
+            if given_one_by_one:
+                spec = {name.removesuffix("_"): value for name, value in given.items()}
+            else:
+                spec = vars(given["spec"])
+            self._read_changes(spec["fw_metadata"])
             self.graph.why_wrapped = "it computes gradients"
-            if spec.lazy_backward_info is not None and self.graph.backward is None:
+            if spec["lazy_backward_info"] is not None and self.graph.backward is None:
                 self.graph.obstacle = self.graph.obstacle or "its backward was not compiled"
-            names = (
-                "maybe_subclass_meta",
-                "num_symints_saved_for_bw",
-                "backward_state_indices",
-                "disable_amp",
-                "indices_of_inps_to_detach",
-            )
-            self.steps.append((cls.__name__, {name: getattr(spec, name) for name in names}, spec.fw_metadata))
-            self.config = spec.aot_config
+            self.steps.append((cls.__name__, {name: spec[name] for name in names}, spec["fw_metadata"]))
+            self.config = spec["aot_config"]
             return result
 
         self._undo.append((cls, "post_compile", cls.__dict__["post_compile"]))
@@ -187,7 +206,8 @@ def _inner_tensors(meta: Any) -> dict[int, list[list[str]]] | None:
     graph takes them; None where taking those in its place is not all that the subclasses need."""
     from torch._functorch._aot_autograd.schemas import PlainTensorMeta
 
-    if meta.act_input_indices or not all(
+    # Inputs that are still on their way from another process; torch 2.11 knows none.
+    if getattr(meta, "act_input_indices", None) or not all(
         type(out) is PlainTensorMeta for out in meta.subclass_fw_graph_out_meta
     ):
         return None

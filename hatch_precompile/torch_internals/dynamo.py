@@ -19,6 +19,7 @@ from hatch_precompile.torch_internals.folding.calls import assumed_constants
 from hatch_precompile.torch_internals.folding.results import Folded, folded_in
 from hatch_precompile.torch_internals.folding.watching import watching_folding
 from hatch_precompile.torch_internals.numbers import conditions_on_numbers
+from hatch_precompile.torch_versions import way
 
 __all__ = [
     "NO_OPERATIONS",
@@ -253,13 +254,15 @@ def tracing_frames(
         )
 
     def compile_and_watch(code: CodeType, *args: Any, **kwargs: Any) -> Any:
-        try:
-            result = compile_frame(code, *args, **kwargs)
-        except torch._dynamo.exc.Unsupported as error:
-            on_skip(code, _in_a_line(str(error)))
-            raise
-        if result.guarded_code is None and getattr(result, "skip_reason", None):
-            on_skip(code, _in_a_line(str(result.skip_reason)))
+        with _reasons_to_skip() as reasons:
+            try:
+                result = compile_frame(code, *args, **kwargs)
+            except torch._dynamo.exc.Unsupported as error:
+                on_skip(code, _in_a_line(str(error)))
+                raise
+        reason = getattr(result, "skip_reason", None) or next(reversed(reasons), None)
+        if result.guarded_code is None and reason:
+            on_skip(code, _in_a_line(str(reason)))
         return result
 
     CheckFunctionManager.__init__ = build_guards
@@ -271,6 +274,28 @@ def tracing_frames(
         handle.remove()
         CheckFunctionManager.__init__ = build
         convert_frame._compile = compile_frame
+
+
+@contextlib.contextmanager
+def _reasons_to_skip() -> Iterator[list[str]]:
+    """What dynamo says where it skips a frame while the block runs, in torch 2.11, which keeps no note of it;
+    of a later one nothing."""
+    reasons: list[str] = []
+    if way("why a frame is skipped") == "a reason":
+        yield reasons
+        return
+    skip = torch._dynamo.exc.SkipFrame
+    own = skip.__init__
+
+    def noted(self: Any, *args: Any, **kwargs: Any) -> None:
+        own(self, *args, **kwargs)
+        reasons.append(f"Dynamo decided to skip the frame while tracing: {self}")
+
+    skip.__init__ = noted
+    try:
+        yield reasons
+    finally:
+        del skip.__init__
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import torch
 
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.autograd import Wrappers
+from hatch_precompile.torch_internals.divisions import unchecked_division
 from hatch_precompile.torch_internals.dynamo import last_line
 from hatch_precompile.torch_internals.heavy_values import heavy_values_kept
 from hatch_precompile.torch_internals.layers.contiguous import contiguous_convolutions
@@ -25,7 +26,7 @@ from hatch_precompile.torch_internals.layers.weights import WATCHED, Plan, compu
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
-from hatch_precompile.torch_internals.vectors import vectors_within
+from hatch_precompile.torch_internals.vectors import vectors_within, with_settings_of
 
 __all__ = ["CompiledGraph", "compile_graph"]
 
@@ -186,13 +187,12 @@ class _InnerCompile:
         *,
         again: bool,
     ) -> Any:
-        import torch._inductor.config as inductor_config
         from torch._guards import TracingContext
 
         self.on_variant(variant.name, None)
         started = time.perf_counter()
         with (
-            inductor_config.patch(variant.settings),
+            with_settings_of(variant),
             vectors_within(variant.requires),
             int8_products_by_processor(variant.requires),
             heavy_values_kept(),
@@ -251,6 +251,7 @@ def _compile_variant(
     from torch._inductor.exc import InductorError
     from torch._inductor.select_algorithm import extern_kernels
 
+    part.obstacle = part.obstacle or unchecked_division(inner.graph)
     _require_a_call(inner)
     spare = _copied(inner)
     more = WATCHED if variant in part.plans else ""

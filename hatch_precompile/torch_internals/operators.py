@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.looking import is_a
+from hatch_precompile.torch_versions import way
 
 __all__ = ["backward_of", "is_python_operator", "operator_name", "python_operators_called_directly"]
 
@@ -25,6 +26,16 @@ def python_operators_called_directly() -> Iterator[None]:
     Through torch's dispatcher, its own choice for most, an exception arrives as a message: an operator's
     ValueError, and a KeyboardInterrupt in it, would both end as a RuntimeError of the library.
     """
+    if way("calls of operators that C++ has no function for") == "a method for them":
+        with _calls_by_a_method():
+            yield
+    else:
+        with _calls_by_types():
+            yield
+
+
+@contextlib.contextmanager
+def _calls_by_a_method() -> Iterator[None]:
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
     generate = CppWrapperCpu._generate_fallback_kernel_jit
@@ -53,6 +64,32 @@ def python_operators_called_directly() -> Iterator[None]:
         yield
     finally:
         CppWrapperCpu._generate_fallback_kernel_jit = generate
+
+
+@contextlib.contextmanager
+def _calls_by_types() -> Iterator[None]:
+    """Torch 2.11: the dispatcher takes those whose arguments have types that it knows."""
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    suited = vars(CppWrapperCpu)["_compatible_with_stableivalue"]
+    call = CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_python
+
+    def suited_if_not_python(operator: Any) -> bool:
+        return not is_python_operator(operator) and bool(suited.__func__(operator))
+
+    def call_python(
+        self: Any, buf_name: str, kernel: str, operator: Any, raw_args: Any, *outputs: Any
+    ) -> None:
+        given = _quoted(raw_args) if is_python_operator(operator) else raw_args
+        call(self, buf_name, kernel, operator, given, *outputs)
+
+    CppWrapperCpu._compatible_with_stableivalue = staticmethod(suited_if_not_python)
+    CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_python = call_python
+    try:
+        yield
+    finally:
+        CppWrapperCpu._compatible_with_stableivalue = suited
+        CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_python = call
 
 
 def is_python_operator(operator: Any) -> bool:

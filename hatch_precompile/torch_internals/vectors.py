@@ -1,4 +1,4 @@
-"""Which vectors of a CPU inductor writes for."""
+"""Which architecture inductor compiles for, and which vectors of a CPU it writes for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import platform
 from collections.abc import Collection, Iterator
 from typing import Any
 
-__all__ = ["vectors_within"]
+from hatch_precompile.config.variants import Variant
+from hatch_precompile.errors import BuildError
+from hatch_precompile.torch_versions import way
+
+__all__ = ["vectors_within", "with_settings_of"]
 
 # The compiler's flags for vectors, and torch's names for what they need.
 _VECTOR_FLAGS = {
@@ -52,6 +56,43 @@ def _plain(isa: Any) -> Any:
         vars(plain).clear()
         known = _PLAIN[id(isa)] = (isa, plain)
     return known[1]
+
+
+@contextlib.contextmanager
+def with_settings_of(variant: Variant) -> Iterator[None]:
+    """Have inductor compile with a variant's settings."""
+    import torch._inductor.config as inductor_config
+
+    named = "cpp.march" in variant.settings
+    if not named or way("the architecture that is compiled for") == "a setting":
+        with inductor_config.patch(variant.settings):
+            yield
+        return
+    settings = dict(variant.settings)
+    march = settings.pop("cpp.march")
+    with inductor_config.patch(settings), _architecture(str(march)):
+        yield
+
+
+@contextlib.contextmanager
+def _architecture(march: str) -> Iterator[None]:
+    """Torch 2.11 compiles for the machine that it is on."""
+    from torch._inductor import cpp_builder
+
+    flags = cpp_builder._get_optimization_cflags
+
+    def flags_for_it(*args: Any, **kwargs: Any) -> tuple[list[str], list[str]]:
+        compiling, linking = flags(*args, **kwargs)
+        for_others = [f"march={march}" if flag == "march=native" else flag for flag in compiling]
+        if for_others == compiling:
+            raise BuildError("torch has no flag for the architecture that could be replaced")
+        return for_others, linking
+
+    cpp_builder._get_optimization_cflags = flags_for_it
+    try:
+        yield
+    finally:
+        cpp_builder._get_optimization_cflags = flags
 
 
 @contextlib.contextmanager

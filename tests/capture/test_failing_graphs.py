@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from packaging.version import Version
 
+from hatch_precompile.torch_internals.divisions import divisions_are_checked
 from tests.conftest import REPOSITORY, Site, made_once
 from tests.support import failing
 from tests.support.failing import LARGE, SMALL
@@ -34,7 +36,8 @@ def compile_graphs(place: Path) -> None:
         place / "changing", failing.changing, {"w": w, "row": row, "total": total}
     ).changes_inputs
     numbers = torch.arange(LARGE) + 1
-    save_graph(place / "divided", failing.divided, {"a": numbers, "b": numbers + 0})
+    if divisions_are_checked():
+        save_graph(place / "divided", failing.divided, {"a": numbers, "b": numbers + 0})
     save_graph(place / "inverse", failing.inverse, {"x": torch.eye(3)})
     save_graph(place / "trained", failing.trained, {"w": w.requires_grad_(), "emb": emb}, grad=True)
     square = {"x": torch.rand(3, 3).requires_grad_(), "w": torch.rand(3, 3).requires_grad_()}
@@ -74,6 +77,8 @@ def test_a_graph_that_writes_to_its_inputs_cannot_be_run_again(graphs: Path) -> 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_division_by_zero(graphs: Path, threads: int) -> None:
     """In other threads the same kernels divide by what is not zero."""
+    if not divisions_are_checked():
+        pytest.skip(f"torch {torch.__version__} compiles no check, and a build refuses such a graph")
     told = play("divisions_by_zero", graphs, threads)
     error = ["RuntimeError", "ZeroDivisionError"]
     assert told["eager"][:2] == error
@@ -83,6 +88,8 @@ def test_division_by_zero(graphs: Path, threads: int) -> None:
 
 def test_what_torch_says_of_a_matrix(graphs: Path) -> None:
     told = play("a_matrix_without_an_inverse", graphs)
+    if told["ours"] == [] and Version(torch.__version__) < Version("2.13"):
+        pytest.skip(f"torch {torch.__version__} leaves the check out of what it compiles")
     assert told["ours"][3] == told["eager"][:2]
     assert "linalg.inv" in told["eager"][1]
 

@@ -5,6 +5,7 @@ docs/limits.md lists the reasons, with the tests here. Nothing is compiled: what
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from hatch_precompile.errors import BuildError
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.autograd import Wrappers
+from hatch_precompile.torch_versions import way
 
 WRAPPED = "std::array<AtenTensorHandle, num_outputs> inductor_entry_impl; num_outputs=1"
 
@@ -141,18 +143,24 @@ def test_inputs_that_would_be_realigned(graph: Callable[..., CompiledGraph]) -> 
 def test_a_backward_that_was_left_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._functorch._aot_autograd import runtime_wrappers
 
-    monkeypatch.setattr(runtime_wrappers.AOTDispatchAutograd, "post_compile", staticmethod(lambda spec: None))
-    graph = CompiledGraph()
-    names = ("maybe_subclass_meta", "num_symints_saved_for_bw", "backward_state_indices", "disable_amp")
-    spec = types.SimpleNamespace(
-        lazy_backward_info=object(),
-        indices_of_inps_to_detach=[],
-        fw_metadata=None,
-        aot_config=None,
-        **dict.fromkeys(names),
+    one_by_one = way("what is put around a graph with gradients") == "arguments"
+    names = ["maybe_subclass_meta", "num_symints_saved_for_bw", "backward_state_indices", "disable_amp"]
+    names += ["indices_of_inps_to_detach", "fw_metadata", "aot_config"]
+    given = {"lazy_backward_info": object(), **dict.fromkeys(names)}
+    if one_by_one:
+        given["num_symints_saved_for_bw_"] = given.pop("num_symints_saved_for_bw")
+
+    def post_compile(*args: Any, **kwargs: Any) -> None: ...
+
+    parameters = list(given) if one_by_one else ["spec"]
+    post_compile.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in parameters]
     )
+    monkeypatch.setattr(runtime_wrappers.AOTDispatchAutograd, "post_compile", staticmethod(post_compile))
+    graph = CompiledGraph()
     with Wrappers(graph).watched():
-        runtime_wrappers.AOTDispatchAutograd.post_compile(spec)
+        wrapper = runtime_wrappers.AOTDispatchAutograd
+        wrapper.post_compile(**given) if one_by_one else wrapper.post_compile(types.SimpleNamespace(**given))
     assert graph.obstacle == "its backward was not compiled"
 
 

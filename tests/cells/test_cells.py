@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_precompile.machine import KNOWN_TORCH
 from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_versions import KNOWN_TORCH
 from tests.cells.page import CELLS, PAGE, Cell, Result, page_of, read_results
 from tests.cells.run import counted, needs_of
 

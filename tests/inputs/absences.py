@@ -229,6 +229,22 @@ def reads_vars(x, item):
     return x * vars(item).get("scale", 2.0)
 
 
+def looks_in_vars(x, item):
+    return x * (5.0 if "scale" in vars(item) else 2.0)
+
+
+@program
+def name_looked_for_in_vars():
+    return looks_in_vars, (rows(), Plain()), {}, {"set": name(1, "scale", 5.0)}
+
+
+@program
+def name_found_in_vars():
+    item = Plain()
+    item.scale = 3.0
+    return looks_in_vars, (rows(), item), {}, {"removed": lambda call, args, _: delattr(args[1], "scale")}
+
+
 @program
 def name_in_vars():
     return reads_vars, (rows(), Plain()), {}, {"set": name(1, "scale", 5.0)}

@@ -230,6 +230,53 @@ def order_of_a_dict_handed_on():
     return hands_on, (rows(), {"a": 1.0, "b": 2.0}), {}, {"turned": turned}
 
 
+def turned_keywords(call, args, kwargs):
+    return args, dict(reversed(kwargs.items()))
+
+
+def before_long(words):
+    return len(words.partition("long")[0])
+
+
+def shows_by_repr(x, **parts):
+    return x * before_long(repr(parts))
+
+
+def shows_by_str(x, **parts):
+    return x * before_long(str(parts))
+
+
+def shows_in_a_string(x, **parts):
+    return x * before_long(f"{parts}")
+
+
+def shows_by_format(x, **parts):
+    return x * before_long("{}".format(parts))  # noqa: UP032
+
+
+def shows_by_operator(x, **parts):
+    return x * before_long("%s" % (parts,))  # noqa: UP031
+
+
+def shows_a_list(x, **parts):
+    return x * before_long(repr([parts]))
+
+
+def in_words(call):
+    def make():
+        return call, (rows(),), {"a": 1.0, "long": 2.0}, {"turned": turned_keywords}
+
+    make.__name__ = f"{call.__name__}_what_has_an_order"
+    return program(make)
+
+
+for _call in (
+    *(shows_by_repr, shows_by_str, shows_in_a_string),
+    *(shows_by_format, shows_by_operator, shows_a_list),
+):
+    in_words(_call)
+
+
 def moves(x, parts):
     parts.move_to_end(next(iter(parts)))
     return x * next(iter(parts.values()))

@@ -9,14 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
+from packaging.version import Version
 
 from hatch_precompile.errors import BuildError
 from hatch_precompile.lower.guards.function import function_codes, lower_guards
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import FrameTrace, capture_settings, dispatch_keys, tracing_frames
+from hatch_precompile.torch_internals import (
+    FrameTrace,
+    capture_settings,
+    dispatch_keys,
+    graph_break_reasons,
+    tracing_frames,
+)
 from hatch_precompile.torch_internals.guardtree import GuardRecorder
 
 
@@ -96,13 +104,35 @@ def captured(
         rest = {name: empty[each.kind] for name, each in signature.parameters.items() if each.kind in empty}
         cells_of_call = zip(trace.code.co_freevars, getattr(call, "__closure__", None) or (), strict=False)
         free = {name: cell.cell_contents for name, cell in cells_of_call}
-        given = {**free, **rest, **bound}
+        found = {**rest, **bound}
+        given = {**free, **{name: found[name] for name in signature.parameters if name in found}}
         kept.append(Captured(records, data, trace.frame_globals, given))
 
     with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
-        torch.compile(call, backend=backend)(*args, **kwargs)
+        try:
+            torch.compile(call, backend=backend)(*args, **kwargs)
+        except torch._dynamo.exc.InternalTorchDynamoError:
+            _skip_what_torch_does_not_trace(call, args, kwargs)
+            raise
     torch._dynamo.reset()
     if failed:
         raise failed[0]
+    if len(kept) != 1:
+        _skip_what_torch_does_not_trace(call, args, kwargs)
     (one,) = kept
     return one
+
+
+def _skip_what_torch_does_not_trace(call: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    """An older torch may fail by itself, or break the graph, where a later one has what the test is for."""
+    if Version(torch.__version__) >= Version("2.13"):
+        return
+    torch._dynamo.reset()
+    graph_break_reasons()
+    with capture_settings({}, 1):
+        try:
+            torch.compile(call, backend="eager")(*args, **kwargs)
+        except torch._dynamo.exc.InternalTorchDynamoError as error:
+            pytest.skip(f"torch {torch.__version__} does not trace it: {str(error).splitlines()[0]}")
+    if reasons := graph_break_reasons():
+        pytest.skip(f"torch {torch.__version__} breaks the graph there: {reasons[0]}")

@@ -15,14 +15,18 @@ import torch._dynamo
 import torch._dynamo.config
 import torch._functorch.config
 import torch._inductor.config
+import torch._inductor.decomposition
 from torch._functorch._aot_autograd import runtime_wrappers, schemas
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from hatch_precompile import torch_internals
 from hatch_precompile.config.options import FIXED, check_options
-from hatch_precompile.config.variants import _EXTENSIONS, _needed
+from hatch_precompile.config.variants import _EXTENSIONS, Variant, _needed
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.torch_internals import libraries, operators, vectors
+from hatch_precompile.torch_internals.divisions import divisions_are_checked, unchecked_division
 from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
+from hatch_precompile.torch_versions import way
 
 
 def parameters(function: Any) -> list[str]:
@@ -105,30 +109,56 @@ class TestInductor:
         shuffles = {
             name for name in names if name.startswith(("vec_shuffle_down", "vec_reduce_all", "welford"))
         }
-        assert names - internal - shuffles - {"TORCH_CHECK", "throw"} == set(THROWING_HELPERS)
+        of_divisions = set(THROWING_HELPERS) if divisions_are_checked() else set()
+        assert names - internal - shuffles - {"TORCH_CHECK", "throw"} == of_divisions
 
     def test_a_division_by_zero_is_noted_in_lines_that_we_take_out(self) -> None:
         from torch._inductor.codegen import cpp
 
         source = inspect.getsource(cpp.KernelGroup.codegen_group)
         lines = [line for line in source.splitlines() if "integer_div" in line]
-        assert len(lines) == 4
+        assert len(lines) == (4 if divisions_are_checked() else 0)
         assert all("inductor_cpu_integer_div_error" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        ("divide", "dtype", "may_crash"),
+        [
+            (lambda x, y: x // y, torch.int64, True),
+            (lambda x, y: x % y, torch.int32, True),
+            (lambda x, y: torch.div(x, y, rounding_mode="trunc"), torch.int8, True),
+            (torch.fmod, torch.int64, True),
+            (lambda x, y: x // 3 + y % -2, torch.int64, False),
+            (lambda x, y: x / y, torch.int64, False),
+            (lambda x, y: x // y, torch.float32, False),
+        ],
+    )
+    def test_a_division_that_may_end_the_process_is_refused(
+        self, divide: Any, dtype: torch.dtype, may_crash: bool
+    ) -> None:
+        decompositions = torch._inductor.decomposition.select_decomp_table()
+        ones = torch.ones(3, dtype=dtype)
+        trace = make_fx(divide, tracing_mode="fake", decomposition_table=decompositions)
+        why = unchecked_division(trace(ones, ones).graph)
+        if divisions_are_checked() or not may_crash:
+            assert why == ""
+        else:
+            assert why.startswith("it divides integers by others")
+            assert "so that a zero would end the process; divide by a number" in why
 
     def test_calls_of_operators_go_through_one_method(self) -> None:
         from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
-        assert parameters(CppWrapperCpu._generate_fallback_kernel_jit) == [
-            "self",
-            "buf_name",
-            "python_kernel_name",
-            "get_args",
-            "op_overload",
-            "raw_args",
-            "output_args",
-            "outputs",
-        ]
-        assert hasattr(CppWrapperCpu, "generate_fallback_kernel_with_runtime_lookup_python")
+        names = ["buf_name", "python_kernel_name", "op_overload", "raw_args", "output_args"]
+        call = CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_python
+        assert parameters(call)[:-1] == ["self", *names]
+        if way("calls of operators that C++ has no function for") == "a method for them":
+            method = parameters(CppWrapperCpu._generate_fallback_kernel_jit)
+            assert method == ["self", *names[:2], "get_args", *names[2:], "outputs"]
+        else:
+            assert isinstance(vars(CppWrapperCpu)["_compatible_with_stableivalue"], staticmethod)
+            assert "_compatible_with_stableivalue(op_overload)" in inspect.getsource(
+                CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup
+            )
 
     def test_an_operator_implemented_in_python_is_told(self) -> None:
         library = torch.library.Library("precompile_tests", "FRAGMENT")
@@ -147,7 +177,7 @@ class TestInductor:
         assert told == [True, True, False]
         assert not operators.is_python_operator(torch.ops.aten.mm.default)
 
-    @pytest.mark.parametrize("name", ["cpp.march", "cpp.dynamic_threads", "cpp_wrapper"])
+    @pytest.mark.parametrize("name", ["cpp.dynamic_threads", "cpp_wrapper"])
     def test_a_variants_settings_exist(self, name: str) -> None:
         owner: Any = torch._inductor.config
         for part in name.split("."):
@@ -164,6 +194,8 @@ class TestInductor:
                 check_options({name: None}, "options")
         for name in FIXED:
             owner: Any = torch._inductor.config
+            if name == "cpp.march" and way("the architecture that is compiled for") != "a setting":
+                continue
             for part in filter(None, name.split(".")):
                 assert hasattr(owner, part), name
                 owner = getattr(owner, part)
@@ -171,7 +203,9 @@ class TestInductor:
     def test_the_architecture_may_be_followed_by_another_flag(self) -> None:
         from torch._inductor import cpp_builder
 
-        with torch._inductor.config.patch({"cpp.march": "x86-64-v3 -mtune=native"}):
+        variant = Variant("native", (), {"cpp.march": "x86-64-v3 -mtune=native", "cpp_wrapper": True})
+        with vectors.with_settings_of(variant):
+            assert torch._inductor.config.cpp_wrapper is True
             command = cpp_builder.CppBuilder("graph", ["graph.cpp"], cpp_builder.CppTorchOptions())
             assert "-march=x86-64-v3 -mtune=native" in command.get_command_line()
 
@@ -248,10 +282,16 @@ class TestInductor:
         assert dataclasses.is_dataclass(wrapper)
 
     def test_the_wrapper_for_gradients_takes_what_the_runtime_gives_it(self) -> None:
-        spec = {field.name for field in dataclasses.fields(runtime_wrappers.AOTDispatchAutogradCompileSpec)}
-        names = {"compiled_fw_func", "compiled_bw_func", "lazy_backward_info", "bw_compiler", "aot_config"}
-        assert names | {"fw_metadata", "try_save_cache_entry"} <= spec
-        assert parameters(runtime_wrappers.AOTDispatchAutograd.post_compile) == ["spec"]
+        given = parameters(runtime_wrappers.AOTDispatchAutograd.post_compile)
+        names = {"compiled_fw_func", "compiled_bw_func", "lazy_backward_info", "aot_config", "fw_metadata"}
+        names.add("try_save_cache_entry")
+        if way("what is put around a graph with gradients") == "a specification":
+            spec = dataclasses.fields(runtime_wrappers.AOTDispatchAutogradCompileSpec)
+            assert names | {"bw_compiler"} <= {field.name for field in spec}
+            assert given == ["spec"]
+        else:
+            rest = {"maybe_subclass_meta", "num_symints_saved_for_bw_", "backward_state_indices"}
+            assert set(given) == names | rest | {"disable_amp", "indices_of_inps_to_detach"}
 
     def test_there_is_no_wrapper_we_do_not_know(self) -> None:
         base = runtime_wrappers.CompilerWrapper
@@ -275,7 +315,7 @@ class TestInductor:
     def test_the_metadata_of_a_graph_has_what_we_read(self) -> None:
         names = {"mutated_inp_runtime_indices", "mutated_graph_handled_indices_seen_by_autograd"}
         names |= {"num_intermediate_bases", "grad_enabled_mutation", "output_info", "input_info"}
-        names |= {"act_input_indices", "subclass_inp_meta", "subclass_fw_graph_out_meta"}
+        names |= {"subclass_inp_meta", "subclass_fw_graph_out_meta"}
         meta = schemas.ViewAndMutationMeta
         assert names <= {spec.name for spec in dataclasses.fields(meta)} | set(vars(meta)) | _assigned(meta)
         assert {"output_type", "base_idx"} <= {
@@ -288,8 +328,8 @@ class TestInductor:
     def test_what_wraps_tensors_has_what_we_read(self) -> None:
         known = schemas.SubclassCreationMeta
         assert {"attrs", "outer_size", "outer_stride"} <= {spec.name for spec in dataclasses.fields(known)}
-        kinds = {name for name in vars(schemas) if name in ("PlainTensorMeta", "OpaqueMeta", known.__name__)}
-        assert len(kinds) == 3 and not hasattr(schemas.PlainTensorMeta, "attrs")
+        kinds = {name for name in vars(schemas) if name in ("PlainTensorMeta", known.__name__)}
+        assert len(kinds) == 2 and not hasattr(schemas.PlainTensorMeta, "attrs")
 
     def test_there_is_no_kind_of_output_we_do_not_know(self) -> None:
         assert {kind.name for kind in schemas.OutputType} == {
@@ -358,4 +398,4 @@ class TestLayers:
         assert parameters(create) == ["x", "w", "B", "attr", "scalars", "algorithm"]
         assert parameters(mkldnn_ir.LinearBinary.create) == ["x", "y", "w", "B", "attr"]
         written = inspect.getsource(PythonWrapperCodegen.codegen_input_size_asserts)
-        assert "self._pending_input_asserts[name] = " in written
+        assert "for name, buf in self.get_graph_inputs().items():" in written

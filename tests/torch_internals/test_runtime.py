@@ -95,6 +95,9 @@ class TestRuntime:
         counts = True
         call(torch.ones(1))
         counts = False
+        if not hasattr(eval_frame, "set_fullgraph_compiled_frame_count"):  # torch 2.11 counts none
+            assert call(torch.ones(1)) is not None
+            return
         with pytest.raises(RuntimeError, match="found no compiled frames"):
             call(torch.ones(1))
         private.count_as_compiled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import os
@@ -38,7 +39,7 @@ class TestTracing:
     def test_the_functions_we_stand_in_front_of(self) -> None:
         assert parameters(CheckFunctionManager.__init__)[:3] == ["self", "f_code", "output_graph"]
         assert parameters(convert_frame._compile)[0] == "code"
-        assert {"guarded_code", "skip_reason"} <= set(convert_frame.ConvertFrameReturn.__annotations__)
+        assert "guarded_code" in convert_frame.ConvertFrameReturn.__annotations__
         assert parameters(convert_frame.register_bytecode_hook) == ["hook"]
 
     def test_a_frame_is_seen_with_all_we_read_of_it(self) -> None:
@@ -215,9 +216,27 @@ class TestFolding:
         assert vars(place)["call_function"] is before
 
     def test_a_place_that_is_gone_stops_the_build(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delattr(builtin.BuiltinVariable, "call_hash")
-        with pytest.raises(Unsupported, match=r"has no BuiltinVariable\.call_hash"), watching_folding():
+        monkeypatch.delattr(builtin.BuiltinVariable, "call_dir")
+        with pytest.raises(Unsupported, match=r"has no BuiltinVariable\.call_dir"), watching_folding():
             pass
+
+    def test_a_handler_that_was_made_before_is_watched(self) -> None:
+        """Dynamo keeps one for each combination of types, with the method that was there then."""
+
+        def names(x: torch.Tensor) -> torch.Tensor:
+            return x + len(dir(torch.nn.Identity))
+
+        found: list[torch_internals.FrameTrace] = []
+        for watched in (False, True, False):
+            torch._dynamo.reset()
+            with (
+                torch_internals.tracing_frames(found.append, lambda *_: None)
+                if watched
+                else contextlib.nullcontext()
+            ):
+                torch.compile(names, backend="eager")(torch.ones(1))
+        (frame,) = found
+        assert [call.function for call in frame.folded.calls] == [dir]
 
     def test_globals_of_the_standard_library_have_a_source_of_their_own(self) -> None:
         from torch._dynamo.source import SkipGuardSource

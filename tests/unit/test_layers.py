@@ -18,8 +18,8 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 # From the ground up. A room imports those before it, and modules of its own.
 ROOMS = [
     *("errors", "formatting", "quoting", "runtime", "looking", "processes", "events", "records", "config"),
-    *("outside", "traffic", "torch_internals", "target", "lower", "bundle", "reuse", "capture", "wheel"),
-    *("merge", "verify", "machine"),
+    *("outside", "traffic", "torch_versions", "torch_internals", "target", "lower", "bundle", "reuse"),
+    *("capture", "wheel", "merge", "verify", "machine"),
     *("bench", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
     "generate_docs",
 ]

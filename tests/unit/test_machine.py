@@ -17,8 +17,9 @@ import pytest
 
 from hatch_precompile import machine
 from hatch_precompile.errors import BuildError
-from hatch_precompile.machine import KNOWN_TORCH, require_known_torch, require_machine
+from hatch_precompile.machine import require_known_torch, require_machine
 from hatch_precompile.runtime import runtime
+from hatch_precompile.torch_versions import KNOWN_TORCH
 from tests.conftest import REPOSITORY
 
 KNOWN = runtime("prologue").KNOWN
@@ -62,8 +63,8 @@ def test_another_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        ("2.12.1", 'torch 2.12.1 is older than 2.13, .*; require a newer one in .* as in "torch==2.13.0"'),
-        ("1.13.1+cpu", "torch 1.13.1+cpu is older than 2.13, "),
+        ("2.10.1", 'torch 2.10.1 is older than 2.11, .*; require a newer one in .* as in "torch==2.11.0"'),
+        ("1.13.1+cpu", "torch 1.13.1+cpu is older than 2.11, "),
         ("2.16.0", 'torch 2.16.0 is newer than 2.15, .*; upgrade hatch-precompile, or .* "torch==2.15.0"'),
         ("2.16.0.dev20261101+cu130", "torch 2.16.0.dev20261101+cu130 is newer than 2.15, "),
         ("3.0.0", "torch 3.0.0 is newer than 2.15, "),
@@ -77,7 +78,9 @@ def test_a_torch_that_is_not_known(version: str, words: str, monkeypatch: pytest
     assert re.match(words.replace("+", r"\+"), refused())
 
 
-@pytest.mark.parametrize("version", ["2.13.0", "2.13.0a0+git1", "2.14.1+cpu", "2.15.0rc1", "2.15.9"])
+@pytest.mark.parametrize(
+    "version", ["2.11.0+cu130", "2.12.1", "2.13.0", "2.13.0a0+git1", "2.14.1+cpu", "2.15.0rc1", "2.15.9"]
+)
 def test_a_torch_that_is_known(version: str) -> None:
     require_known_torch(version)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from collections import OrderedDict
@@ -23,6 +24,7 @@ Write = Callable[[GuardText, GuardNode, str], str]
 
 
 _FROM_NUMPY = "___from_numpy("
+_FIELDS = "___dataclass_fields("  # of the class of a frozen one that is made in the trace: torch 2.11
 _DICTS_BY_NATURE = {"get_generic_dict", "globals_dict", "type_dict", "func_kwdefaults"}
 
 
@@ -93,6 +95,8 @@ def _lambda(text: GuardText, node: GuardNode, base: str) -> str:
     if node.source.startswith(_FROM_NUMPY):
         _require_array(text, node, base)
         return f"from_numpy({base})"
+    if node.source.startswith(_FIELDS) and dataclasses.is_dataclass(_parent(node).value):
+        return f"{text.constant(dataclasses.fields, None, node.source)}({base})"
     if _parent(node).parent is None and _is_module(node.value):
         return text.constant(node.value, None, node.source)  # an import inside the traced code
     raise unsupported(f"the guard accessor {node.accessor!r}", node)

@@ -131,6 +131,23 @@ def _marking(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> Non
     text.require(f"not {own} or {agrees}", "DIMENSION_MARKING")
 
 
+def _dynamic_indices(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    """`mark_dynamic` alone, which torch 2.11 compares apart from its kin."""
+    wanted = text.constant({"_dynamo_dynamic_indices": frozenset(leaf.args[0])}, None, "")
+    own = f"{variable}.__dict__"
+    text.require(f"not {own} or marks_agree({own}, {wanted}, ())", "DIMENSION_MARKING")
+
+
+def _no_attribute(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
+    name = leaf.args[0]
+    if name in _MARKS:  # as torch 2.11 asks of each tensor whether it is marked
+        own = f"{variable}.__dict__"
+        absent = text.constant((name,), None, "")
+        text.require(f"not {own} or {own}.keys().isdisjoint({absent})", "DIMENSION_MARKING")
+        return
+    text.require(f"not hasattr({variable}, {name!r})", "NO_HASATTR", leaf)
+
+
 def _dict_contains(text: GuardText, node: GuardNode, leaf: Leaf, variable: str) -> None:
     present, key = leaf.args[:2]
     # What a class has is a proxy of a dict.
@@ -233,6 +250,7 @@ _LEAVES: dict[str, Write] = {
     "id_match_guard": _id_match,
     "equals_match_guard": _equals_match,
     "dimension_marking_guard": _marking,
+    "dynamic_indices_guard": _dynamic_indices,
     "dict_contains_guard": _dict_contains,
     "set_contains_guard": _set_contains,
     "mapping_keys_guard": _mapping_keys,
@@ -244,6 +262,6 @@ _LEAVES: dict[str, Write] = {
     "false_match_guard": _simple("{v} is False", "EQUALS_MATCH"),
     "none_match_guard": _simple("{v} is None", "EQUALS_MATCH"),
     "not_none_guard": _simple("{v} is not None", "EQUALS_MATCH"),
-    "no_hasattr_guard": _simple("not hasattr({v}, {arg})", "NO_HASATTR"),
+    "no_hasattr_guard": _no_attribute,
     "float_is_nan_guard": _simple("type({v}) is float and {v} != {v}", "EQUALS_MATCH"),
 }

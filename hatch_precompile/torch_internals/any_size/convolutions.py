@@ -32,11 +32,11 @@ def convolutions_of_any_size() -> Iterator[None]:
     select, determine = torch._C._select_conv_backend, torch._C._conv_determine_backend_memory_format
     formats: list[torch.memory_format] = []  # what was found of the convolution that is being traced
 
-    def select_for_any(x: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:
-        backends = _backends(x, weight, lambda x, weight: select(x, weight, *args, **kwargs))
-        found = {determine(*_as_pictures(_like(x, _SOME), weight), backend) for backend in backends}
+    def select_for_any(input: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002 - by name
+        backends = _backends(input, weight, lambda x, weight: select(x, weight, *args, **kwargs))
+        found = {determine(*_as_pictures(_like(input, _SOME), weight), backend) for backend in backends}
         if len(found) != 1:
-            return select(x, weight, *args, **kwargs)
+            return select(input, weight, *args, **kwargs)
         formats.extend(found)
         return backends[0]
 
@@ -60,8 +60,9 @@ def convolutions_of_any_size() -> Iterator[None]:
         return convolution
 
     aten = torch.ops.aten
-    operators = (aten.convolution, aten._convolution, aten.convolution_backward)
-    kept = {op.default: implementations[op.default] for op in operators}
+    operators = [op.default for op in (aten.convolution, aten._convolution, aten.convolution_backward)]
+    # Torch 2.11 makes convolutions of the second before it asks.
+    kept = {operator: implementations[operator] for operator in operators if operator in implementations}
     torch._C._select_conv_backend = select_for_any
     torch._C._conv_determine_backend_memory_format = determine_for_any
     implementations.update({operator: laid_out(own) for operator, own in kept.items()})

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.torch_versions import torch_name
+
 __all__ = ["are_in_order", "expression", "is_backed", "lies", "of_sample", "varies"]
 
 
@@ -43,6 +45,4 @@ def of_sample(size: Any) -> int:
 
 
 def is_backed(size: Any) -> bool:
-    from torch.fx.experimental.symbolic_shapes import has_guarding_hint
-
-    return bool(has_guarding_hint(size))
+    return bool(torch_name("whether a size has such a value")(size))

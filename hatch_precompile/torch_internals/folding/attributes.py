@@ -10,7 +10,14 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from hatch_precompile.looking import attribute, dict_of, has_global, is_a
-from hatch_precompile.torch_internals.folding.results import constants, folded, of_torch, stop
+from hatch_precompile.torch_internals.folding.results import (
+    constants,
+    folded,
+    guard_on_attribute,
+    of_torch,
+    stop,
+)
+from hatch_precompile.torch_versions import way
 
 __all__ = ["watch_attributes"]
 
@@ -20,17 +27,23 @@ _OF_FUNCTIONS = ("__annotations__", "__dict__", "__doc__", "__module__", "__name
 
 def watch_attributes(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
-    from torch._dynamo.variables import base, builtin, dicts, functions, misc
+    from torch._dynamo.variables import builtin, dicts, functions, misc, user_defined
 
-    for kind in (builtin.GetAttrBuiltinVariable, builtin.HasAttrBuiltinVariable):
-        watch(kind, "call_function", _getattr)
-    # From torch 2.14 on an attribute is looked up by the other one.
-    look_up = "var_getattr" if hasattr(base.VariableTracker, "var_getattr") else "tp_getattro_impl"
+    if way("getattr() and hasattr()") == "a class each":
+        for kind in (builtin.GetAttrBuiltinVariable, builtin.HasAttrBuiltinVariable):
+            watch(kind, "call_function", _getattr)
+    else:
+        for name in ("call_getattr", "call_hasattr"):
+            watch(builtin.BuiltinVariable, name, _called_getattr)
+    look_up = way("an attribute of a module")
     watch(misc.PythonModuleVariable, look_up, _attribute)
     watch(functions.UserFunctionVariable, look_up, _attribute)
     watch(builtin.BuiltinVariable, "call_isinstance", _isinstance)
-    watch(dicts.DunderDictVariable, "install_dict_contains_guard", _dict_contains)
-    watch(dicts.DunderDictVariable, "install_dict_keys_match_guard", _dict_keys)
+    if way("an object's __dict__") == "a dict":
+        watch(dicts.DunderDictVariable, "install_dict_contains_guard", _dict_contains)
+        watch(dicts.DunderDictVariable, "install_dict_keys_match_guard", _dict_keys)
+    else:
+        watch(user_defined.UserDefinedObjectVariable, "has_key_in_generic_dict", _key_of_dict)
 
 
 def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,6 +57,15 @@ def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
         return own(self, tx, args, kwargs)
 
     return call_function
+
+
+def _called_getattr(own: Callable[..., Any]) -> Callable[..., Any]:
+    looked_up = _getattr(lambda self, tx, args, kwargs: own(self, tx, *args, **kwargs))
+
+    def call_getattr(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
+        return looked_up(self, tx, args, kwargs)
+
+    return call_getattr
 
 
 def _held(variable: Any, name: str) -> Any:
@@ -97,7 +119,7 @@ def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
                 )
             elif attribute(cls, "_is_protocol") and arg.source is not None:
                 for name in typing._get_protocol_attrs(cls):  # type: ignore[attr-defined]
-                    install_guard(arg.source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
+                    guard_on_attribute(arg.source, name)
                     if name in dict_of(arg.value):  # None is no method
                         install_guard(AttrSource(arg.source, name).make_guard(GuardBuilder.TYPE_MATCH))
         return own(self, tx, arg, isinstance_type_var)
@@ -128,3 +150,18 @@ def _dict_keys(own: Callable[..., Any]) -> Callable[..., Any]:
         ConstDictVariable.install_dict_keys_match_guard(self)
 
     return install_dict_keys_match_guard
+
+
+def _key_of_dict(own: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, where dynamo only answers which keys are there: each answer is one guard."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import AttrSource
+
+    def has_key_in_generic_dict(self: Any, tx: Any, key: Any) -> Any:
+        there = own(self, tx, key)
+        if self.source is not None and not tx.output.side_effects.has_pending_mutation_of_attr(self, key):
+            asked = functools.partial(GuardBuilder.DICT_CONTAINS, key=key, invert=not there)
+            install_guard(AttrSource(self.source, "__dict__").make_guard(asked))
+        return there
+
+    return has_key_in_generic_dict

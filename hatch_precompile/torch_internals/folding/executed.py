@@ -143,7 +143,7 @@ def _drops_nothing(operator: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _for_shapes(operator: Any) -> Iterator[Any]:
-    entry = simple_registry.singleton.get(operator.name())
+    entry = simple_registry.singleton._data.get(operator.name())
     if entry is not None and entry.fake_impl.kernel is not None:
         yield entry.fake_impl.kernel.func
 

@@ -13,18 +13,22 @@ from typing import Any
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals.folding.lookups import modules_with
 from hatch_precompile.torch_internals.folding.results import folded
+from hatch_precompile.torch_versions import torch_name, way
 
-__all__ = ["objects_apart", "watch_identities"]
+__all__ = ["apart", "objects_apart", "watch_identities"]
 
 
 def watch_identities(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.side_effects import SideEffects
-    from torch._dynamo.variables import hashable
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
-    for module in modules_with("vt_identity_compare"):
-        watch(module, "vt_identity_compare", _compared)
-    watch(hashable.HashableTracker, "__init__", _as_key)
+    if way("is") == "vt_identity_compare":
+        for module in modules_with("vt_identity_compare"):
+            watch(module, "vt_identity_compare", _compared)
+    else:  # the operator is watched in builtins.py
+        watch(UserDefinedObjectVariable, "call_method", _equal_if_same)
+    watch(torch_name("key of a set or a dict"), "__init__", _as_key)
     for name in ("_track_obj", "track_mutable"):
         watch(SideEffects, name, _met)
     for name in ("mutation", "store_attr"):
@@ -34,16 +38,30 @@ def watch_identities(watch: Callable[..., None]) -> None:
 def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
     """`a is b`, and what comes to it: `a == b` of objects without an `__eq__`, `a in [b]`."""
 
-    def vt_identity_compare(left: Any, right: Any) -> Any:
-        result = own(left, right)
+    def vt_identity_compare(*compared: Any) -> Any:
+        result = own(*compared)
         if result is not None and not result.as_python_constant():
-            _apart(left, right)
+            apart(*compared[-2:])
         return result
 
     return vt_identity_compare
 
 
-def _apart(one: Any, other: Any) -> None:
+def _equal_if_same(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a == b` of objects without an `__eq__`, where it does not come to `a is b`."""
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        result = own(self, tx, name, args, kwargs)
+        cls: Any = type(self.value)
+        if name == "__eq__" and cls.__eq__ is object.__eq__ and result.is_constant_match(False):
+            apart(self, args[0])
+        return result
+
+    return call_method
+
+
+def apart(one: Any, other: Any) -> None:
+    """Of two objects from outside of the trace, of one type: they were not the same one."""
     names = [_source_of(one), _source_of(other)]
     if None not in names and _type_of(one) is _type_of(other):
         for name in names:
@@ -138,4 +156,4 @@ def objects_apart() -> None:
         item = next((item for item, variable in found.met.values() if variable is written), None)
         for other in by_type.get(type(item), ()):
             if other is not written:
-                _apart(written, other)
+                apart(written, other)

@@ -17,7 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from hatch_precompile.looking import attribute, modules
-from hatch_precompile.torch_internals.folding.results import constants, folded, stop
+from hatch_precompile.torch_internals.folding.results import constants, folded, guard_on_attribute, stop
+from hatch_precompile.torch_versions import way
 
 __all__ = ["modules_with", "watch_lookups"]
 
@@ -26,7 +27,8 @@ def watch_lookups(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.variables import misc, nn_module, user_defined
 
-    watch(user_defined.UserDefinedObjectVariable, "generic_getattr", _attribute_of_object)
+    look_up = way("an attribute of an object")
+    watch(user_defined.UserDefinedObjectVariable, look_up, _attribute_of_object)
     watch(nn_module.UnspecializedNNModuleVariable, "getattr_helper", _registered)
     watch(misc.SuperVariable, "_resolved_getattr_and_source", _above)
     for module in modules_with("raise_observed_exception"):
@@ -115,7 +117,7 @@ def _registered(own: Callable[..., Any]) -> Callable[..., Any]:
     def getattr_helper(self: Any, tx: Any, field: str, name_vt: Any) -> Any:
         found = own(self, tx, field, name_vt)
         if found is None:
-            _without_key(_plain_dict(self.var_getattr(tx, field)), tx, name_vt)
+            _without_key(_plain_dict(self.var_getattr(tx, field).realize()), tx, name_vt)
         return found
 
     return getattr_helper
@@ -164,8 +166,8 @@ def _missed(kind: type[BaseException], tx: Any, function: str, asked: dict[str, 
         _not_of_classes(value, len(value.__mro__), name)
     elif isinstance(value, ModuleType):
         _not_its_own(source, name)
-    elif function != "generic_getattr" or not _has_dict(value):  # else it has been noted before
-        _has_not(source, name)
+    elif function != way("an attribute of an object") or not _has_dict(value):  # else it is noted already
+        guard_on_attribute(source, name)
 
 
 def _missed_key(variable: Any, tx: Any, asked: dict[str, Any]) -> None:
@@ -176,9 +178,3 @@ def _missed_key(variable: Any, tx: Any, asked: dict[str, Any]) -> None:
         variable.install_dict_keys_match_guard()  # popitem() of an empty one
     else:
         _without_key(variable, tx, key)
-
-
-def _has_not(source: Any, name: str) -> None:
-    from torch._dynamo.guards import GuardBuilder, install_guard
-
-    install_guard(source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))

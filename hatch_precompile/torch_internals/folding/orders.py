@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hatch_precompile.torch_internals.folding.results import constants, folded
+from hatch_precompile.torch_internals.folding.values import WORDS, called_from
+from hatch_precompile.torch_versions import torch_name, way
 
 __all__ = ["watch_orders"]
 
@@ -15,8 +17,14 @@ def watch_orders(watch: Callable[..., None]) -> None:
     from torch._dynamo.variables import dicts
 
     watch(dicts.ConstDictVariable, "call_method", _keys_asked_for)
-    for name in ("tp_iter_impl", "unpack_var_sequence"):
-        watch(dicts.ConstDictVariable, name, _keys_seen)
+    if way("elements of a dict") == "tp_iter_impl":
+        for name in ("tp_iter_impl", "repr_impl", "tp_repr_impl"):
+            if name in vars(dicts.ConstDictVariable):
+                watch(dicts.ConstDictVariable, name, _keys_seen)
+    else:
+        watch(dicts.ConstDictVariable, "debug_repr", _keys_in_repr)
+    watch(dicts.ConstDictVariable, "unpack_var_sequence", _keys_seen)
+    watch(dicts.ConstDictVariable, "as_python_constant", _keys_in_words)
     watch(dicts.ConstDictVariable, "reconstruct", _keys_given_out)
 
 
@@ -26,6 +34,8 @@ _SHOWING_ORDER = {"items", "keys", "values", "popitem", "__reversed__", "__iter_
 def _see_keys(variable: Any) -> None:
     """Whoever goes through a dict sees its order. That of a call's keywords goes on, from one `**` to the
     next, into dicts of the trace's own, so that these are known by their keys."""
+    if isinstance(variable, torch_name("set")):  # which torch 2.11 has as dicts
+        return
     names, _ = constants([key.vt for key in variable.items], {}) or ((), {})
     folded().orders_seen.add(names)
     variable.install_dict_keys_match_guard()
@@ -46,6 +56,25 @@ def _keys_seen(own: Callable[..., Any]) -> Callable[..., Any]:
         return own(self, tx)
 
     return go_through
+
+
+def _keys_in_repr(own: Callable[..., Any]) -> Callable[..., Any]:
+    def debug_repr(self: Any) -> Any:
+        if called_from("call_repr"):
+            _see_keys(self)
+        return own(self)
+
+    return debug_repr
+
+
+def _keys_in_words(own: Callable[..., Any]) -> Callable[..., Any]:
+    def as_python_constant(self: Any) -> Any:
+        frame = called_from("constant_fold_handler", "call_format")
+        if frame is not None and (frame.f_code.co_name == "call_format" or frame.f_locals.get("fn") in WORDS):
+            _see_keys(self)
+        return own(self)
+
+    return as_python_constant
 
 
 def _keys_given_out(own: Callable[..., Any]) -> Callable[..., Any]:

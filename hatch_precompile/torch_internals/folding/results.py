@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.torch_versions import way
+
 __all__ = [
     "Call",
     "Folded",
@@ -20,6 +22,7 @@ __all__ = [
     "constants",
     "folded",
     "folded_in",
+    "guard_on_attribute",
     "in_the_library",
     "of_torch",
     "stop",
@@ -159,6 +162,17 @@ def constants(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] 
         )
     except NotImplementedError:
         return None
+
+
+def guard_on_attribute(source: Any, name: str) -> None:
+    """Have dynamo guard on whether the object from there has an attribute, as it has now."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import AttrSource
+
+    if way("a guard on whether there is an attribute") == "on its owner":
+        install_guard(source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
+    else:
+        install_guard(AttrSource(source, name).make_guard(GuardBuilder.HASATTR))
 
 
 def closure_of(function: FunctionType) -> tuple[Any, ...]:

@@ -17,31 +17,39 @@ from hatch_precompile.torch_internals.folding.results import (
     of_torch,
     stop,
 )
+from hatch_precompile.torch_versions import torch_name, way
 
-__all__ = ["watch_values"]
+__all__ = ["WORDS", "called_from", "require_steady_hash", "watch_values"]
 
 
 def watch_values(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
-    from torch._dynamo.variables import builtin, constant, lists, sets
+    from torch._dynamo.variables import builtin, constant, lists
 
-    watch(builtin.BuiltinVariable, "call_hash", _hash)
+    if way("hash()") == "call_hash":  # else it is watched in builtins.py
+        watch(builtin.BuiltinVariable, "call_hash", _hash)
     watch(builtin.BuiltinVariable, "call_id", _id)
     watch(constant.ConstantVariable, "call_method", _constant_method)
-    for kind in (sets.SetVariable, sets.FrozensetVariable):
-        for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl", "tp_repr_impl"):
-            if name in vars(kind):
-                watch(kind, name, _set_order)
+    kinds = [torch_name(name) for name in ("set", "frozenset")]
+    if way("elements of a dict") == "tp_iter_impl":
+        for kind in kinds:
+            for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl", "tp_repr_impl"):
+                if name in vars(kind):
+                    watch(kind, name, _set_order)
+    else:  # a set is a dict there
+        watch(kinds[0], "unpack_var_sequence", _set_order)
+        for kind in kinds:
+            watch(kind, "debug_repr", _set_in_repr)
     # Each change of a set comes through here: it is known how it came about.
-    watch(sets.SetVariable, "call_method", _set_method)
+    watch(kinds[0], "call_method", _set_method)
     watch(builtin.BuiltinVariable, "call_set", _new_set)
-    watch(sets.SetVariable, "__init__", _displayed_set)
-    for name in [name for name in vars(sets.SetVariable) if name.startswith("nb_inplace_")]:
-        watch(sets.SetVariable, name, _set_operator)
-    for kind in (sets.SetVariable, sets.FrozensetVariable):
+    watch(kinds[0], "__init__", _displayed_set)
+    for name in [name for name in vars(kinds[0]) if name.startswith("nb_inplace_")]:
+        watch(kinds[0], name, _set_operator)
+    for kind in kinds:
         watch(kind, "as_python_constant", _set_in_words)
     watch(builtin.BuiltinVariable, "call_function", _format)
-    watch(builtin.DictBuiltinVariable, "call_custom_dict_fromkeys", _keys_of_set)
+    watch(torch_name("the class dict"), "call_custom_dict_fromkeys", _keys_of_set)
     watch(lists.ListVariable, "call_method", _list_method)
 
 
@@ -58,12 +66,17 @@ def _steady(value: Any) -> bool:
 
 def _hash(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_hash(self: Any, tx: Any, arg: Any) -> Any:
-        # Below a `__hash__` of the program's own the result only finds a key in a dict.
-        if tx.f_code.co_name != "__hash__" and not _is_steady(arg):
-            stop("hash() of a value that every process hashes otherwise", "Use hashlib or zlib.crc32.")
+        require_steady_hash(tx, arg)
         return own(self, tx, arg)
 
     return call_hash
+
+
+def require_steady_hash(tx: Any, variable: Any) -> None:
+    """Stop where the hash of a value is asked for that other processes hash otherwise."""
+    # Below a `__hash__` of the program's own the result only finds a key in a dict.
+    if tx.f_code.co_name != "__hash__" and not _is_steady(variable):
+        stop("hash() of a value that every process hashes otherwise", "Use hashlib or zlib.crc32.")
 
 
 def _is_steady(variable: Any) -> bool:
@@ -75,26 +88,37 @@ def _is_steady(variable: Any) -> bool:
 
 def _id(own: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.variables.constant import FakeIdVariable
+    from torch._dynamo.variables import constant
+
+    # Torch 2.11 has none of its own, and takes addresses.
+    made_up = constant.FakeIdVariable if way("id()") == "numbers of its own" else None
 
     def call_id(self: Any, tx: Any, *args: Any) -> Any:
         if tx.f_code.co_filename == copy.__file__:
             # A key of the memo of copy.deepcopy, which tells copied objects apart. One of dynamo's made-up
             # ids is just that: it gets neither into the graph nor into the bytecode.
-            real = args[0].get_id(tx)
             source = args[0].source
-            if real is not None and source is not None:
-                value = tx.output.resolve_source_value(source)
-                if type(value) not in _ATOMIC:
+            if source is not None:
+                value = _value_of(source, tx)
+                real = id(value) if made_up is None else args[0].get_id(tx)
+                if type(value) not in _ATOMIC and real is not None:
                     install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
                     folded().copied[source.name] = real
-                return FakeIdVariable(real)
+                if real is not None:
+                    return (made_up or constant.ConstantVariable)(real)
         result = own(self, tx, *args)
-        if not isinstance(result, FakeIdVariable) and not in_the_library(tx.f_code.co_filename):
+        its_own = made_up is not None and isinstance(result, made_up)
+        if not its_own and not in_the_library(tx.f_code.co_filename):
             stop("id() of an object, which is its address in one process", "Compare objects with `is`.")
         return result
 
     return call_id
+
+
+def _value_of(source: Any, tx: Any) -> Any:
+    """What is there where the outermost frame is called."""
+    frame = tx.output.root_tx
+    return source.get_value({"G": frame.f_globals, "L": frame.f_locals}, {}, {})
 
 
 # A copy of these is the object itself.
@@ -141,17 +165,37 @@ def _ordered_otherwise(variable: Any) -> bool:
 
 def _set_order(own: Callable[..., Any]) -> Callable[..., Any]:
     differs = _hashed_otherwise if "repr" in own.__name__ else _ordered_otherwise
+    kind = torch_name("set")
 
     def ordered(self: Any, tx: Any, *args: Any) -> Any:
-        if differs(self) and not _orderless(tx):
+        if isinstance(self, kind) and differs(self) and not _orderless(tx):
             stop(_ORDER, _SORT)
         return own(self, tx, *args)
 
     return ordered
 
 
+def _set_in_repr(own: Callable[..., Any]) -> Callable[..., Any]:
+    def debug_repr(self: Any) -> Any:
+        if called_from("call_repr") and _hashed_otherwise(self):
+            stop(_ORDER, _SORT)
+        return own(self)
+
+    return debug_repr
+
+
+def called_from(*names: str) -> Any:
+    """The frame of one of dynamo's functions by these names, where it is among those that called; or None."""
+    frame: Any = sys._getframe(2)
+    for _ in range(10):
+        if frame is None or frame.f_code.co_name in names:
+            return frame
+        frame = frame.f_back
+    return None
+
+
 def _list_method(own: Callable[..., Any]) -> Callable[..., Any]:
-    from torch._dynamo.variables.sets import SetVariable
+    SetVariable = torch_name("set")  # noqa: N806
 
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         # list(...) and [*...] of a set come here, too.
@@ -166,7 +210,8 @@ def _has_sets(variables: Any) -> bool:
     """Whether there is a set whose words differ between processes, also in a list, a tuple or a dict."""
     from torch._dynamo.variables.dicts import ConstDictVariable
     from torch._dynamo.variables.lists import BaseListVariable
-    from torch._dynamo.variables.sets import SetVariable
+
+    SetVariable = torch_name("set")  # noqa: N806
 
     for variable in variables:
         realized = variable.realize()
@@ -195,7 +240,7 @@ def _format(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keys_of_set(own: Callable[..., Any]) -> Callable[..., Any]:
-    from torch._dynamo.variables.sets import SetVariable
+    SetVariable = torch_name("set")  # noqa: N806
 
     def fromkeys(tx: Any, kind: type, /, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0].realize(), SetVariable) and _ordered_otherwise(args[0].realize()):
@@ -206,21 +251,20 @@ def _keys_of_set(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _set_in_words(own: Callable[..., Any]) -> Callable[..., Any]:
-    words = (str, repr, ascii, format, str.format, operator.mod)
-
     def as_python_constant(self: Any) -> Any:
-        frame: Any = sys._getframe(1)
-        for _ in range(6):
-            if frame is not None and frame.f_code.co_name == "constant_fold_handler":
-                called = frame.f_locals.get("fn")
-                ordered = called in words or (called in (min, max, sorted) and _has_key(frame.f_locals))
-                if ordered and _hashed_otherwise(self):
-                    stop(_ORDER, _SORT)
-                break
-            frame = frame and frame.f_back
+        frame = called_from("constant_fold_handler")
+        if frame is not None:
+            called = frame.f_locals.get("fn")
+            ordered = called in WORDS or (called in (min, max, sorted) and _has_key(frame.f_locals))
+            if ordered and _hashed_otherwise(self):
+                stop(_ORDER, _SORT)
         return own(self)
 
     return as_python_constant
+
+
+WORDS = (str, repr, ascii, format, str.format, operator.mod)
+"""Functions that make words of a value."""
 
 
 def _orderless(tx: Any) -> bool:
@@ -244,7 +288,7 @@ def _has_key(frame_locals: dict[str, Any]) -> bool:
 
 
 def _set_method(own: Callable[..., Any]) -> Callable[..., Any]:
-    from torch._dynamo.variables.sets import SetVariable
+    SetVariable = torch_name("set")  # noqa: N806
 
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if not isinstance(self, SetVariable):  # from torch 2.14 on it is a method of every variable

@@ -5,7 +5,7 @@ environment, the answers of functions about the process; nor what it looked for 
 place where that happens is watched, so that a build can carry each such thing as an input of the entry, or
 stop.
 
-Seen in torch 2.13.0, read in 2.14.1. Where a place is gone, the build stops.
+Seen in torch 2.11.0 and 2.13.0, read in 2.14.1. Where a place is gone, the build stops.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.torch_internals.folding.attributes import watch_attributes
+from hatch_precompile.torch_internals.folding.builtins import made_anew, watch_builtins
 from hatch_precompile.torch_internals.folding.calls import watch_calls
 from hatch_precompile.torch_internals.folding.executed import watch_executed
 from hatch_precompile.torch_internals.folding.identities import watch_identities
@@ -33,6 +34,7 @@ from hatch_precompile.torch_internals.folding.results import (
     where,
 )
 from hatch_precompile.torch_internals.folding.values import watch_values
+from hatch_precompile.torch_versions import way
 
 __all__ = ["watching_folding"]
 
@@ -65,7 +67,10 @@ def watching_folding() -> Iterator[None]:
         watch_identities(watch)
         watch_orders(watch)
         watch_values(watch)
+        watch_builtins(watch)
         watch_calls(watch)
+        made_anew()
+        stack.callback(made_anew)
         yield
 
 
@@ -80,6 +85,8 @@ def _watch_code(watch: Callable[..., None]) -> None:
     watch(inline, "get_globals_source_and_value", _standard_globals)
     watch(symbolic_convert.InstructionTranslatorBase, "load_builtin_from_argval", _builtin)
     watch(user_defined.UserDefinedClassVariable, "__init__", _class)
+    if way("a named tuple that is made") == "by its fields":
+        watch(user_defined.UserDefinedClassVariable, "call_function", _named_tuple)
     watch(user_defined.UserDefinedObjectVariable, "__init__", _instance)
     watch(ConstantLikeVariable, "__init__", _constant_like)
     watch(nn_module.UnspecializedNNModuleVariable, "call_function", _module_call)
@@ -143,6 +150,23 @@ def _class(own: Callable[..., Any]) -> Callable[..., Any]:
         folded().classes[value] = None
 
     return __init__
+
+
+def _named_tuple(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Dynamo fills in the fields that are not given, without a guard on what they are."""
+    from torch._dynamo.source import AttrSource, DictGetItemSource
+    from torch._dynamo.variables.base import VariableTracker
+
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        defaults = getattr(self.value, "_field_defaults", {}) if issubclass(self.value, tuple) else {}
+        fields = getattr(self.value, "_fields", ())[len(args) :]
+        for name in [name for name in fields if name in defaults and name not in kwargs]:
+            if self.source is not None:
+                source = DictGetItemSource(AttrSource(self.source, "_field_defaults"), name)
+                kwargs = {**kwargs, name: VariableTracker.build(tx, defaults[name], source)}
+        return own(self, tx, args, kwargs)
+
+    return call_function
 
 
 def _instance(own: Callable[..., Any]) -> Callable[..., Any]:

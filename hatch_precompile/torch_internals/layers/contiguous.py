@@ -12,10 +12,11 @@ import math
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, optimization_hint
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from hatch_precompile.torch_internals.layers.own_functions import lowered, lowers_itself
 from hatch_precompile.torch_internals.layers.steps import is_dense
+from hatch_precompile.torch_internals.sizes import value_in_sample
 
 __all__ = ["contiguous_convolution", "contiguous_convolutions"]
 
@@ -51,7 +52,7 @@ def _is_mostly_weight(node: Any) -> bool:
 
 def _numel(value: Any) -> int:
     """Of the sample, where sizes are not known."""
-    return math.prod(optimization_hint(size, 1) for size in value.shape)
+    return math.prod(value_in_sample(size, 1) for size in value.shape)
 
 
 def contiguous_convolution(x: Any, weight: Any, *others: Any) -> Any:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import optimization_hint, statically_known_true
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from hatch_precompile.config.variants import Variant
 from hatch_precompile.torch_internals.layers import panels, winograd
 from hatch_precompile.torch_internals.layers.finite import finite
 from hatch_precompile.torch_internals.layers.precision import narrowed
 from hatch_precompile.torch_internals.layers.steps import CAST, added, depends_on, is_dense, returned
+from hatch_precompile.torch_internals.sizes import value_in_sample
 
 __all__ = ["Packing", "pack_layers"]
 
@@ -387,7 +388,7 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) 
     if bias is not None and bias.meta["val"].dtype != base.dtype:
         return
     # Where sizes are not known these are the sample's: for others it may be packed anew, at each call.
-    sizes = [optimization_hint(size, _UNKNOWN) for size in value.shape]
+    sizes = [value_in_sample(size, _UNKNOWN) for size in value.shape]
     last = node
     with graph.inserting_before(node):
         weight = added(graph, finite, weight)

@@ -201,9 +201,13 @@ def prepared_inputs() -> Iterator[None]:
     write = PythonWrapperCodegen.codegen_input_size_asserts
 
     def write_for_others(self: Any) -> None:
-        write(self)
-        for name in [name for name in self._pending_input_asserts if name.startswith(_PREPARED)]:
-            del self._pending_input_asserts[name]
+        inputs = self.get_graph_inputs()
+        others = {name: each for name, each in inputs.items() if not name.startswith(_PREPARED)}
+        self.get_graph_inputs = lambda: others
+        try:
+            write(self)
+        finally:
+            del self.get_graph_inputs
 
     PythonWrapperCodegen.codegen_input_size_asserts = write_for_others
     try:

@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import optimization_hint
 
 from hatch_precompile.torch_internals.layers.own_functions import (
     call_laid_out,
@@ -23,6 +22,7 @@ from hatch_precompile.torch_internals.layers.own_functions import (
     lowers_itself,
 )
 from hatch_precompile.torch_internals.layers.panels import COLUMNS, FUNCTIONS
+from hatch_precompile.torch_internals.sizes import value_in_sample
 
 __all__ = ["STEPS", "convolution", "is_worth_points", "points_here"]
 
@@ -45,7 +45,7 @@ def is_worth_points(node: Any) -> bool:
     filters, channels, *size = base.shape
     if size != [3, 3] or filters % COLUMNS or channels % COLUMNS or any(p not in (0, 1) for p in padding):
         return False
-    images, _, height, width = (optimization_hint(each, 1) for each in node.meta["val"].shape)
+    images, _, height, width = (value_in_sample(each, 1) for each in node.meta["val"].shape)
     return bool(images * -(-height // 2) * -(-width // 2) >= _TILES)
 
 

@@ -1,0 +1,66 @@
+"""Watches builtin functions where dynamo has no function of its own for one, but makes it a handler for each
+combination of types: torch 2.11."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from hatch_precompile.torch_internals.folding.identities import apart
+from hatch_precompile.torch_internals.folding.values import require_steady_hash
+from hatch_precompile.torch_versions import way
+
+__all__ = ["made_anew", "watch_builtins"]
+
+
+def watch_builtins(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.variables.builtin import BuiltinVariable
+
+    watched: dict[Any, Callable[..., None]] = {}
+    if way("hash()") == "a handler":
+        watched[hash] = _hashed
+    if way("is") == "a handler":
+        watched |= {operator.is_: _compared, operator.is_not: _compared}
+    if watched:
+        watch(BuiltinVariable, "_make_handler", _making(watched))
+
+
+def made_anew() -> None:
+    """Have dynamo make its handlers of builtin functions anew: they keep the methods that were there then."""
+    from torch._dynamo.variables.builtin import BuiltinVariable
+
+    if way("handlers of builtin functions") == "kept":
+        BuiltinVariable.call_function_handler_cache.clear()
+
+
+def _making(watched: dict[Any, Callable[..., None]]) -> Callable[..., Callable[..., Any]]:
+    def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
+        def _make_handler(fn: Any, arg_types: Any, has_kwargs: bool) -> Any:
+            handler = own(fn, arg_types, has_kwargs)
+            look = watched.get(fn)
+            if look is None:
+                return handler
+
+            def handle(tx: Any, args: Any, kwargs: Any) -> Any:
+                result = handler(tx, args, kwargs)
+                look(fn, tx, args, result)
+                return result
+
+            return handle
+
+        return _make_handler
+
+    return wrapper
+
+
+def _hashed(fn: Any, tx: Any, args: Any, result: Any) -> None:
+    if args and result is not None and result.is_python_constant():
+        require_steady_hash(tx, args[0])
+
+
+def _compared(fn: Any, tx: Any, args: Any, result: Any) -> None:
+    """`a is b`, and `a is not b`"""
+    if len(args) == 2 and result is not None and result.is_constant_match(fn is operator.is_not):
+        apart(*args)
