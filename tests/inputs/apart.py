@@ -277,6 +277,70 @@ for _call in (
     in_words(_call)
 
 
+class Described:
+    """Its text has what is read for it; str() and repr() are said by `__repr__` alone."""
+
+    def __init__(self):
+        self.kind = "first"
+
+    def __repr__(self):
+        return "Described " + self.kind
+
+
+class Told(nn.Module):
+    def __init__(self, tell):
+        super().__init__()
+        self.described, self.tell = Described(), tell
+
+    def forward(self, x):
+        return x * 2.0 if self.tell(self.described) == "Described first" else x * 3.0
+
+
+def of_described(tell):
+    def rename(model):
+        model.described.kind = "second"
+
+    return of_model(lambda: Told(tell), renamed=rename)
+
+
+@program
+def str_without_its_own():
+    return of_described(str)
+
+
+@program
+def repr_of_its_own():
+    return of_described(repr)
+
+
+class Worded(nn.Module):
+    def __init__(self, make, word):
+        super().__init__()
+        self.parts, self.word, self.words = make(), word, word(make())
+
+    def forward(self, x):
+        return x * 2.0 if self.word(self.parts) == self.words else x * 3.0
+
+
+def in_words_of(kind, word):
+    return of_model(lambda: Worded(lambda: kind(a=1), word), more=lambda model: model.parts.update(b=2))
+
+
+@program
+def str_of_an_ordered_dict():
+    return in_words_of(collections.OrderedDict, str)
+
+
+@program
+def repr_of_an_ordered_dict():
+    return in_words_of(collections.OrderedDict, repr)
+
+
+@program
+def repr_of_a_counter():
+    return in_words_of(collections.Counter, repr)
+
+
 def moves(x, parts):
     parts.move_to_end(next(iter(parts)))
     return x * next(iter(parts.values()))

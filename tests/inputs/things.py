@@ -265,8 +265,27 @@ def hashes_a_number(x: Tensor) -> Tensor:
     return x * (hash((7, 2.0)) % 1000)
 
 
+class Anything:
+    """Its text is object's own."""
+
+
+ANYTHING = Anything()
+
+
 def takes_the_id(x: Tensor) -> Tensor:
     return x * (id(STATE) % 1000)
+
+
+def words_an_object(x: Tensor) -> Tensor:
+    return x * len(str(ANYTHING))
+
+
+def shows_an_object(x: Tensor) -> Tensor:
+    return x * len(repr(ANYTHING))
+
+
+def words_a_function(x: Tensor) -> Tensor:
+    return x * len(str(takes_the_id))
 
 
 def loops_over_names(x: Tensor) -> Tensor:

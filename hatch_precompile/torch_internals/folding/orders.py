@@ -14,13 +14,20 @@ __all__ = ["watch_orders"]
 
 def watch_orders(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
-    from torch._dynamo.variables import dicts
+    from torch._dynamo.variables import dicts, user_defined
 
     watch(dicts.ConstDictVariable, "call_method", _keys_asked_for)
     if way("elements of a dict") == "tp_iter_impl":
         for name in ("tp_iter_impl", "repr_impl", "tp_repr_impl"):
             if name in vars(dicts.ConstDictVariable):
                 watch(dicts.ConstDictVariable, name, _keys_seen)
+        # A dict's kin, such as OrderedDict, which go through its items by themselves.
+        for kind in (
+            user_defined.UserDefinedDictVariable,
+            *user_defined.UserDefinedDictVariable.__subclasses__(),
+        ):
+            if "repr_impl" in vars(kind):
+                watch(kind, "repr_impl", _keys_seen_below)
     else:
         watch(dicts.ConstDictVariable, "debug_repr", _keys_in_repr)
     watch(dicts.ConstDictVariable, "unpack_var_sequence", _keys_seen)
@@ -56,6 +63,18 @@ def _keys_seen(own: Callable[..., Any]) -> Callable[..., Any]:
         return own(self, tx)
 
     return go_through
+
+
+def _keys_seen_below(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    def repr_impl(self: Any, tx: Any) -> Any:
+        below = getattr(self, "_base_vt", None)
+        if isinstance(below, ConstDictVariable):
+            _see_keys(below)
+        return own(self, tx)
+
+    return repr_impl
 
 
 def _keys_in_repr(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,6 +29,8 @@ def watch_values(watch: Callable[..., None]) -> None:
     if way("hash()") == "call_hash":  # else it is watched in builtins.py
         watch(builtin.BuiltinVariable, "call_hash", _hash)
     watch(builtin.BuiltinVariable, "call_id", _id)
+    watch(builtin.BuiltinVariable, "call_str", _str)
+    watch(builtin.BuiltinVariable, "call_repr", _repr)
     watch(constant.ConstantVariable, "call_method", _constant_method)
     kinds = [torch_name(name) for name in ("set", "frozenset")]
     if way("elements of a dict") == "tp_iter_impl":
@@ -126,6 +128,48 @@ _ATOMIC = {
     *(int, float, complex, bool, str, bytes, type(None), type, range, torch.dtype, torch.device),
     *(FunctionType, BuiltinFunctionType, type(Ellipsis)),
 }
+
+
+def _str(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Without a `__str__` of its own an object's text is its `__repr__`'s: dynamo runs that on the object,
+    and guards on nothing that it reads. `repr()` it traces."""
+    from torch._dynamo.variables import builtin, functions, user_defined
+
+    def call_str(self: Any, tx: Any, arg: Any) -> Any:
+        arg = arg.realize()
+        if isinstance(arg, functions.UserFunctionVariable):
+            _stop_at_address()
+        if isinstance(arg, user_defined.UserDefinedObjectVariable) and _is_objects_own(arg, "__str__"):
+            return builtin.BuiltinVariable(repr).call_function(tx, [arg], {})
+        return own(self, tx, arg)
+
+    return call_str
+
+
+def _repr(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables import functions, user_defined
+
+    def call_repr(self: Any, tx: Any, arg: Any) -> Any:
+        found = arg.realize()
+        if isinstance(found, functions.UserFunctionVariable) or (
+            isinstance(found, user_defined.UserDefinedObjectVariable) and _is_objects_own(found, "__repr__")
+        ):
+            _stop_at_address()
+        return own(self, tx, arg)
+
+    return call_repr
+
+
+def _is_objects_own(variable: Any, method: str) -> bool:
+    found: Any = getattr(type(variable.value), method)
+    return found is getattr(object, method)
+
+
+def _stop_at_address() -> None:
+    stop(
+        "str() or repr() of something that says its address in one process",
+        "Use a name, or give its class a __repr__.",
+    )
 
 
 def _constant_method(own: Callable[..., Any]) -> Callable[..., Any]:
