@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.looking import is_a
+from hatch_precompile.looking import has, is_a
 from hatch_precompile.lower.guards.subclasses import names_of_wrapped
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.torch_internals import pytree_registry
@@ -95,7 +95,7 @@ def _lambda(text: GuardText, node: GuardNode, base: str) -> str:
     if node.source.startswith(_FROM_NUMPY):
         _require_array(text, node, base)
         return f"from_numpy({base})"
-    if node.source.startswith(_FIELDS) and dataclasses.is_dataclass(_parent(node).value):
+    if node.source.startswith(_FIELDS) and has(_parent(node).value, "__dataclass_fields__"):
         return f"{text.constant(dataclasses.fields, None, node.source)}({base})"
     if _parent(node).parent is None and _is_module(node.value):
         return text.constant(node.value, None, node.source)  # an import inside the traced code
