@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from hatch_precompile import torch_internals
 from hatch_precompile.config.options import FIXED, check_options
 from hatch_precompile.config.variants import _EXTENSIONS, Variant, _needed
-from hatch_precompile.errors import ConfigError
+from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.torch_internals import libraries, operators, vectors
 from hatch_precompile.torch_internals.divisions import divisions_are_checked, unchecked_division
 from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
@@ -208,6 +208,20 @@ class TestInductor:
             assert torch._inductor.config.cpp_wrapper is True
             command = cpp_builder.CppBuilder("graph", ["graph.cpp"], cpp_builder.CppTorchOptions())
             assert "-march=x86-64-v3 -mtune=native" in command.get_command_line()
+
+    def test_an_architecture_that_cannot_be_asked_for_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where it is no setting, as in torch 2.11."""
+        from torch._inductor import cpp_builder
+
+        monkeypatch.setattr(cpp_builder, "_get_optimization_cflags", lambda *_: (["O3", "march=native"], []))
+        with vectors._architecture("x86-64-v3"):
+            assert cpp_builder._get_optimization_cflags("g++") == (["O3", "march=x86-64-v3"], [])
+        monkeypatch.setattr(cpp_builder, "_get_optimization_cflags", lambda *_: (["O3"], []))
+        with (
+            vectors._architecture("x86-64-v3"),
+            pytest.raises(BuildError, match="no flag for the architecture"),
+        ):
+            cpp_builder._get_optimization_cflags("g++")
 
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="the vectors of x86-64")
     @pytest.mark.parametrize(
