@@ -37,7 +37,7 @@ help:
 	@echo "make truth   what a wheel answers after its sources, its process or its inputs have changed; build/truth.json"
 	@echo "make models  models of transformers and other libraries, tiny, beside eager code; build/models.json"
 	@echo "make programs   whole programs around models, from the wheel, eagerly and with torch.compile; build/programs.json"
-	@echo "make tools   some seventy tools, from pickle to FSDP, on a wheel's models and on eager ones; build/tools.json"
+	@echo "make tools   some ninety tools, from pickle to FSDP, on a wheel's models and on eager ones; build/tools.json"
 	@echo "make soak    what a process grows by in half a million calls, and a busy server, beside eager code; build/soak.json"
 	@echo "make reference  what is made from the code: a JSON schema, docs/configuration.md, docs/inputs.md"
 	@echo "make docs    the documentation as a site; build/site/index.html"
@@ -81,7 +81,7 @@ differential: .venv-test/.ready
 fuzz: .venv-test/.ready
 	.venv-test/bin/python tests/outside/fuzz.py $(FUZZ)
 
-# Small programs, built once; then something changes, and the wheel has to answer as eager code does. An hour on
+# Small programs, built once; then something changes, and the wheel has to answer as eager code does. Hours on
 # two cores; build/truth.json. A part of it: make truth TRUTH="--program Linear,swaps --change hook:"
 truth: .venv-test/.ready
 	.venv-test/bin/python tests/truth/run.py $(TRUTH)
@@ -100,7 +100,7 @@ programs: .venv-models/.ready
 tools: .venv-tools/.ready
 	.venv-tools/bin/python tests/tools/run.py $(TOOLS)
 
-# An hour on two cores. A part: make soak SOAK="--parts weights,server --share 0.1"
+# Long. A part: make soak SOAK="--parts weights,server --share 0.1"
 soak: .venv-test/.ready
 	.venv-test/bin/python tests/tools/soak.py $(SOAK)
 
