@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -146,7 +147,7 @@ def main() -> int:
             print(f"{cell.name}: there is no python{cell.python}; {variable} may name one")
             failed = True
             continue
-        result = run(cell, python, asked.needs.split(), commit, workers=asked.workers, keep=asked.keep)
+        result = run(cell, python, shlex.split(asked.needs), commit, workers=asked.workers, keep=asked.keep)
         skipped = sum(result.skipped.values())
         print(f"{cell.name}: {result.passed} passed, {result.failed} failed, {skipped} skipped")
         results[cell.name] = result
