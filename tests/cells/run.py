@@ -24,7 +24,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from tests.cells.page import CELLS, RESULTS, Cell, Result, read_results, write_page, write_results  # noqa: E402
 
-__all__ = ["counted", "main", "needs_of"]
+__all__ = ["counted", "main", "needs_of", "requirements"]
 
 BUILD = REPOSITORY / "build/cells"
 
@@ -34,6 +34,11 @@ def interpreter(version: str) -> str | None:
     if f"{sys.version_info[0]}.{sys.version_info[1]}" == version:
         return sys.executable
     return os.environ.get(f"PYTHON_{version.replace('.', '_')}") or shutil.which(f"python{version}")
+
+
+def requirements(text: str) -> list[str]:
+    """Those that the Makefile lists for a shell, some in quotes."""
+    return shlex.split(text)
 
 
 def needs_of(cell: Cell, needs: Sequence[str]) -> list[str]:
@@ -85,6 +90,7 @@ def run(cell: Cell, python: str, needs: Sequence[str], commit: str, *, workers: 
         subprocess.run(
             [*command, f"--junitxml={report}", "tests"],
             cwd=REPOSITORY,
+            env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},  # all of it
             stdout=log,
             stderr=subprocess.STDOUT,
             check=False,
@@ -147,7 +153,7 @@ def main() -> int:
             print(f"{cell.name}: there is no python{cell.python}; {variable} may name one")
             failed = True
             continue
-        result = run(cell, python, shlex.split(asked.needs), commit, workers=asked.workers, keep=asked.keep)
+        result = run(cell, python, requirements(asked.needs), commit, workers=asked.workers, keep=asked.keep)
         skipped = sum(result.skipped.values())
         print(f"{cell.name}: {result.passed} passed, {result.failed} failed, {skipped} skipped")
         results[cell.name] = result

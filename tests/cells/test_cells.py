@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_versions import KNOWN_TORCH
 from tests.cells.page import CELLS, PAGE, Cell, Result, page_of, read_results
-from tests.cells.run import counted, needs_of
+from tests.cells.run import counted, needs_of, requirements
+from tests.conftest import REPOSITORY
 
 PASSING = """
 def test_passes(): pass
@@ -73,3 +76,12 @@ def test_what_pytest_reports_is_counted(
 def test_a_cell_has_its_torch() -> None:
     needs = ["torch==2.13.0", "torchao==0.18.0", "pytest"]
     assert needs_of(Cell("3.12", "2.15.0"), needs) == ["torch==2.15.0", "torchao==0.18.0", "pytest"]
+
+
+def test_what_make_asks_for_can_be_installed() -> None:
+    """As the shell and then the runner take it apart."""
+    done = subprocess.run(["make", "-n", "cells"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    (command,) = (line for line in done.stdout.splitlines() if "--needs" in line)
+    arguments = shlex.split(command)
+    needs = requirements(arguments[arguments.index("--needs") + 1])
+    assert {"torch", "pytest", "setuptools"} <= {Requirement(each).name for each in needs}
