@@ -23,7 +23,7 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test cells demo bench chart differential fuzz truth models programs tools soak reference docs clean
+.PHONY: help lint test cells demo bench calls chart differential fuzz truth models programs tools soak reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -31,6 +31,7 @@ help:
 	@echo "make cells   the same with each Python and torch of docs/support.md, which it writes"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on seven models; build/bench.json"
+	@echo "make calls   what a call costs around its kernels, by time or by instructions; build/calls.json"
 	@echo "make chart   the chart of benchmarks/README.md, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make fuzz    what comes from outside, changed at random: no traceback, no crash"
@@ -67,6 +68,10 @@ demo: .venv-demo-tools/.ready
 
 bench: .venv-bench/.ready
 	.venv-bench/bin/python benchmarks/run.py $(BENCH)
+
+# make calls CALLS="--instructions" counts by valgrind; --before REVISION has the wheel of another revision beside it
+calls: .venv-bench/.ready
+	.venv-bench/bin/python benchmarks/calls.py $(CALLS)
 
 chart:
 	"$(PYTHON)" benchmarks/chart.py

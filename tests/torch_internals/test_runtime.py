@@ -9,6 +9,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -141,6 +142,24 @@ class TestRuntime:
         with config.patch(disable=True):
             assert may_serve() is False
         assert may_serve() is True
+        with config.patch(disable=False):
+            assert may_serve() is True
+
+    def test_whether_it_is_switched_off_is_seen_without_asking_its_configuration(self) -> None:
+        import torch._dynamo.config as config
+
+        class Asked(ModuleType):
+            def __getattr__(self, name: str) -> Any:
+                raise AssertionError(f"asked for {name}, which takes as long as the rest of a guard")
+
+        like = Asked("config")
+        vars(like).update(vars(config))
+        is_switched_off = runtime("torch_private")._is_switched_off
+        assert is_switched_off(like) is False
+        with config.patch(disable=True):
+            assert is_switched_off(like) is True
+        assert is_switched_off(like) is False
+        assert is_switched_off(ModuleType("config")) is False, "half imported"
 
     def test_the_global_state_is_json_and_the_thread_count_one_of_its_fields(self) -> None:
         state = json.loads(guards.GlobalStateGuard().__getstate__())

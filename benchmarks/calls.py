@@ -1,0 +1,184 @@
+"""What a call costs around its kernels: a hit, a miss, sizes that are static and dynamic, by an entry's place.
+
+Run with the Python of an environment that has the plugin, torch, transformers, hatchling and build:
+
+    python benchmarks/calls.py [--runs 5] [--before REVISION] [--compiled] [--instructions]
+
+Each way in its own process, in turns, on one thread. Microseconds are the least of all runs; --instructions
+counts by valgrind instead, which other work on the machine does not change. Writes build/calls.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from models import ROOT, BenchModel
+from processes import run_timed
+from projects import Project, install_revision
+
+PACKAGE = "bench_calls"
+CHILD = Path(__file__).resolve().with_name("calls_child.py")
+MODEL = BenchModel(PACKAGE, f"{PACKAGE}.static:MLP", None)
+
+PYPROJECT = f"""\
+[build-system]
+requires = ["hatchling", "hatch-precompile", "torch"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{PACKAGE.replace("_", "-")}"
+version = "0"
+
+[tool.hatch.build.targets.wheel]
+packages = ["{PACKAGE}"]
+
+[tool.hatch.build.hooks.precompile]
+variants = ["x86-64-v3"]  # valgrind knows no newer processor
+verify = false
+"""
+ENTRYPOINT = """
+[[tool.hatch.build.hooks.precompile.entrypoints]]
+target = "{package}.{module}:{target}"
+name = "{module}-{target}"
+samples = "{package}.samples:{samples}"
+mode = "no_grad"
+"""
+# Target, its samples, and the dimensions that are dynamic.
+TARGETS = (
+    ("MLP", "mlp", ("x.0",)),
+    ("pointwise", "pointwise", ("x.0", "y.0")),
+    ("DistilBert", "distilbert", ("ids.0", "ids.1")),
+    ("Layers", "layers", ()),
+    ("increment", "kinds", ()),
+)
+
+
+@dataclass(frozen=True)
+class Calls(Project):
+    """The project of all programs, each as it is and with dynamic sizes."""
+
+    def write(self) -> None:
+        super().write()
+        package = self.source / PACKAGE
+        for name in ("static", "dynamic"):
+            shutil.copyfile(package / "model.py", package / f"{name}.py")
+
+    def _pyproject(self) -> str:
+        text = PYPROJECT
+        for target, samples, dimensions in TARGETS:
+            for module in ("static", "dynamic") if dimensions else ("static",):
+                text += ENTRYPOINT.format(package=PACKAGE, module=module, target=target, samples=samples)
+                if module == "dynamic":
+                    name = {"0": "rows", "1": "columns"}
+                    for each in dimensions:
+                        text += f'dynamic-shapes.{each} = "{name[each[-1]]}"\n'
+        return text
+
+
+def main() -> None:
+    options = _arguments()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+    folder = options.out / "bench" / "calls"
+    ways = {"wheel": Calls(MODEL, folder / "wheel")}
+    if options.before:
+        install_revision(options.before, folder / "before" / "plugin")
+        ways["before"] = Calls(MODEL, folder / "before", plugin=folder / "before" / "plugin")
+    if not options.built:
+        for project in ways.values():
+            project.write()
+            project.install(project.build()[0])
+    places = {name: (project.installed, {}) for name, project in ways.items()}
+    places["eager"] = (ways["wheel"].installed, {"HATCH_PRECOMPILE": "off"})
+    if options.compiled:
+        places["torch.compile"] = (ways["wheel"].installed, {"HATCH_PRECOMPILE": "off"})
+    found: dict[str, dict[str, float]] = {name: {} for name in places}
+    for _ in range(1 if options.instructions else options.runs):
+        for name, (place, more) in places.items():
+            environment = {
+                **{key: value for key, value in os.environ.items() if key != "HATCH_PRECOMPILE"},
+                **{"PYTHONPATH": str(place), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
+                **more,
+            }
+            seen = counted(environment) if options.instructions else timed(name, environment)
+            for case, value in seen.items():
+                found[name][case] = min(value, found[name].get(case, value))
+    kind = "instructions" if options.instructions else "microseconds"
+    options.out.mkdir(exist_ok=True)
+    (options.out / "calls.json").write_text(json.dumps({kind: found}, indent=1) + "\n")
+    print(table(found, kind))
+
+
+def timed(way: str, environment: dict[str, str]) -> dict[str, float]:
+    """Microseconds of a call, case by case."""
+    return run_timed([sys.executable, CHILD, way, "5000"], env=environment).fields
+
+
+COUNTED = """\
+#include <Python.h>
+#define CASE(number) __attribute__((noinline, visibility("default"))) \\
+    void counted_##number(PyObject *call, long times) \\
+    { for (long i = 0; i < times; i++) Py_XDECREF(PyObject_CallNoArgs(call)); __asm__ volatile("# " #number); }
+"""
+
+
+def counted(environment: dict[str, str]) -> dict[str, float]:
+    """Instructions of a call, case by case: what callgrind finds below a function of C for each."""
+    cases = json.loads(subprocess.check_output([sys.executable, CHILD, "cases", "0"], env=environment))
+    with tempfile.TemporaryDirectory() as place:
+        source, library, out = (Path(place) / name for name in ("counted.c", "counted.so", "out"))
+        source.write_text(COUNTED + "".join(f"CASE({number})\n" for number in range(len(cases))))
+        include = sysconfig.get_path("include")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", f"-I{include}", source, "-o", library], check=True)
+        subprocess.run(
+            [
+                *("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--toggle-collect=counted_*"),
+                *(sys.executable, CHILD, str(library), "20"),
+            ],
+            env=environment,
+            check=True,
+            capture_output=True,
+        )
+        shown = subprocess.check_output(
+            ["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", out], text=True
+        )
+    sums = dict(re.findall(r"([\d,]+) \(.*counted\.c:counted_(\d+) ", shown)) or dict(
+        re.findall(r"([\d,]+) \(.*:counted_(\d+) ", shown)
+    )
+    by_number = {number: int(text.replace(",", "")) for text, number in sums.items()}
+    return {case: by_number[str(number)] / 20 for number, case in enumerate(cases)}
+
+
+def table(found: dict[str, dict[str, float]], kind: str) -> str:
+    """A case a row; of each way what a call costs, and its ratio to eager code."""
+    ways = list(found)
+    lines = [f"| {kind} a call | {' | '.join(ways)} | wheel / eager |", f"|{' --- |' * (len(ways) + 2)}"]
+    for case in found["wheel"]:
+        values = [f"{found[way][case]:,.1f}" if case in found[way] else "" for way in ways]
+        ratio = f"{found['wheel'][case] / found['eager'][case]:.2f}"
+        lines.append(f"| {case} | {' | '.join(values)} | {ratio} |")
+    return "\n".join(lines)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5, help="processes of each way (default: 5)")
+    parser.add_argument("--before", metavar="REVISION", help="also a wheel that another revision builds")
+    parser.add_argument("--compiled", action="store_true", help="also torch.compile")
+    parser.add_argument("--instructions", action="store_true", help="count them; valgrind is needed")
+    parser.add_argument("--built", action="store_true", help="with the wheels that are there")
+    parser.add_argument("--out", type=Path, default=ROOT / "build", help="where results go (default: build)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Benchmark project: small programs, to see what a call costs around its kernels."""
