@@ -1,4 +1,4 @@
-"""What a call costs around its kernels: a hit, a miss, sizes that are static and dynamic, by an entry's place.
+"""What a call costs around its kernels: hits and misses, static and dynamic sizes, by an entry's place.
 
 Run with the Python of an environment that has the plugin, torch, transformers, hatchling and build:
 
@@ -106,7 +106,9 @@ def main() -> None:
         for name, (place, more) in places.items():
             environment = {
                 **{key: value for key, value in os.environ.items() if key != "HATCH_PRECOMPILE"},
-                **{"PYTHONPATH": str(place), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
+                "PYTHONPATH": str(place),
+                "OMP_NUM_THREADS": "1",
+                "PYTHONHASHSEED": "0",
                 **more,
             }
             seen = counted(environment) if options.instructions else timed(name, environment)
@@ -125,44 +127,43 @@ def timed(way: str, environment: dict[str, str]) -> dict[str, float]:
 
 COUNTED = """\
 #include <Python.h>
-#define CASE(number) __attribute__((noinline, visibility("default"))) \\
-    void counted_##number(PyObject *call, long times) \\
-    { for (long i = 0; i < times; i++) Py_XDECREF(PyObject_CallNoArgs(call)); __asm__ volatile("# " #number); }
+#include <valgrind/callgrind.h>
+void counted(PyObject *call, long times, const char *name) {
+    CALLGRIND_START_INSTRUMENTATION;
+    Py_XDECREF(PyObject_CallNoArgs(call));
+    CALLGRIND_ZERO_STATS;
+    for (long i = 0; i < times; i++) Py_XDECREF(PyObject_CallNoArgs(call));
+    CALLGRIND_DUMP_STATS_AT(name);
+    CALLGRIND_STOP_INSTRUMENTATION;
+}
 """
+COUNTED_CALLS = 20
 
 
 def counted(environment: dict[str, str]) -> dict[str, float]:
-    """Instructions of a call, case by case: what callgrind finds below a function of C for each."""
-    cases = json.loads(subprocess.check_output([sys.executable, CHILD, "cases", "0"], env=environment))
+    """Instructions of a call, case by case."""
     with tempfile.TemporaryDirectory() as place:
-        source, library, out = (Path(place) / name for name in ("counted.c", "counted.so", "out"))
-        source.write_text(COUNTED + "".join(f"CASE({number})\n" for number in range(len(cases))))
+        source, library = Path(place, "counted.c"), Path(place, "counted.so")
+        source.write_text(COUNTED)
         include = sysconfig.get_path("include")
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", f"-I{include}", source, "-o", library], check=True)
-        subprocess.run(
-            [
-                *("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--toggle-collect=counted_*"),
-                *(sys.executable, CHILD, str(library), "20"),
-            ],
-            env=environment,
-            check=True,
-            capture_output=True,
-        )
-        shown = subprocess.check_output(
-            ["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", out], text=True
-        )
-    sums = dict(re.findall(r"([\d,]+) \(.*counted\.c:counted_(\d+) ", shown)) or dict(
-        re.findall(r"([\d,]+) \(.*:counted_(\d+) ", shown)
-    )
-    by_number = {number: int(text.replace(",", "")) for text, number in sums.items()}
-    return {case: by_number[str(number)] / 20 for number, case in enumerate(cases)}
+        valgrind = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={place}/out", "--instr-atstart=no")
+        run_timed([*valgrind, sys.executable, CHILD, library, str(COUNTED_CALLS)], env=environment)
+        found = {}
+        for dump in Path(place).glob("out.*"):
+            text = dump.read_text()
+            name = re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE)
+            total = re.search(r"^totals: (\d+)", text, re.MULTILINE)
+            if name is not None and total is not None:
+                found[name[1]] = int(total[1]) / COUNTED_CALLS
+    return found
 
 
 def table(found: dict[str, dict[str, float]], kind: str) -> str:
     """A case a row; of each way what a call costs, and its ratio to eager code."""
     ways = list(found)
     lines = [f"| {kind} a call | {' | '.join(ways)} | wheel / eager |", f"|{' --- |' * (len(ways) + 2)}"]
-    for case in found["wheel"]:
+    for case in found["eager"]:
         values = [f"{found[way][case]:,.1f}" if case in found[way] else "" for way in ways]
         ratio = f"{found['wheel'][case] / found['eager'][case]:.2f}"
         lines.append(f"| {case} | {' | '.join(values)} | {ratio} |")

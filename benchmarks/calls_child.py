@@ -1,6 +1,6 @@
 """The measured process of calls.py: calls_child.py WAY TIMES, of which it prints a JSON object.
 
-WAY is "cases" (their names, and nothing else), a library to count in, or what is timed.
+WAY is what is timed, or a library that counts instructions.
 """
 
 from __future__ import annotations
@@ -87,12 +87,9 @@ def main(way: str, times: int) -> None:
     is_compiled = way == "torch.compile"
     with torch.no_grad():
         every = cases(compiled if is_compiled else lambda target, _: target)
-        if way == "cases":
-            print(json.dumps(list(every)))
-            return
         library = ctypes.PyDLL(way) if way.endswith(".so") else None
         found: dict[str, float] = {}
-        for number, (name, (call, expected)) in enumerate(every.items()):
+        for name, (call, expected) in every.items():
             if is_compiled and (name.startswith("60") or "miss" in name):
                 continue  # it would compile anew
             for _ in range(30):  # guards become native code after ten
@@ -105,7 +102,7 @@ def main(way: str, times: int) -> None:
             if library is None:
                 found[name] = least(call, times)
             else:
-                library[f"counted_{number}"](ctypes.py_object(call), ctypes.c_long(times))
+                library.counted(ctypes.py_object(call), ctypes.c_long(times), name.encode())
     announce()
     print(json.dumps(found))
 

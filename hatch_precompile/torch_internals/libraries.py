@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,12 @@ def _with_guarded_checks(part: CompiledGraph, source: str | None) -> str | None:
         return source
 
 
+def _whole(part: CompiledGraph, source: str) -> str:
+    """The source that a library has once, with what is not inductor's."""
+    one_thread = files(__package__).joinpath("one_thread.h").read_text("utf-8")
+    return f"{_with_guarded_checks(part, source) or source}\n{one_thread}"
+
+
 @contextlib.contextmanager
 def kernel_paths(part: CompiledGraph, more: str = "") -> Iterator[list[Path]]:
     """The libraries of the kernels that inductor's Python wrapper loads while the block runs. more: source
@@ -39,9 +46,9 @@ def kernel_paths(part: CompiledGraph, more: str = "") -> Iterator[list[Path]]:
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
         if "main_code" in kwargs:
-            kwargs["main_code"] = _with_guarded_checks(part, kwargs["main_code"] + more)
+            kwargs["main_code"] = _whole(part, kwargs["main_code"] + more)
         else:  # the second argument
-            args = (args[0], _with_guarded_checks(part, args[1] + more), *args[2:])
+            args = (args[0], _whole(part, args[1] + more), *args[2:])
         kernel = load.__func__(CppPythonBindingsCodeCache, *args, **kwargs)
         paths.append(Path(kernel.__self__.__file__))
         return kernel
@@ -70,7 +77,7 @@ def library_paths(part: CompiledGraph, operators: str, more: str = "") -> Iterat
         main = kwargs["main_code"].replace("torch._inductor.codecache", operators)
         main = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", main)
         main = with_direct_entry(main, kwargs.get("num_outputs", -1))
-        kwargs["main_code"] = _with_guarded_checks(part, main + more)
+        kwargs["main_code"] = _whole(part, main + more)
         kwargs["kernel_code"] = _with_guarded_checks(part, kwargs.get("kernel_code"))
         entry = load(*args, **kwargs)
         paths.append(Path(entry.__self__.__file__))
