@@ -16,12 +16,13 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from hatch_precompile.backends import variants_for_this_machine
+from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.writer import built_with, part_of, write_bundle, write_runtime
 from hatch_precompile.capture.parent import CHILD as CAPTURE
 from hatch_precompile.capture.parent import run_capture
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.config.cells import Shard, cells_of, this_cell
-from hatch_precompile.config.variants import Variant, variants_for_this_machine
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.machine import require_known_torch, require_machine
@@ -172,7 +173,7 @@ class _Build:
         torch = _torch()
         require_known_torch(str(torch.__version__))
         self._compare_with_matrix(str(torch.__version__))
-        variants = variants_for_this_machine(list(self.config.variants), torch.cpu.get_capabilities(), table)
+        variants = variants_for_this_machine(self.config.variants, table)
         lay_out(self.files, self.config.package, self.site)
         compiled = digests(self.files, self.site)  # before the trace: what is edited meanwhile is noticed
         link_others(_modules_of(self.entrypoints), self.files, self.source_roots, self.others)

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from hatch_precompile import __version__
+from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.cells import Shard
-from hatch_precompile.config.variants import Variant
 from hatch_precompile.outside.manifests import Part
 from hatch_precompile.records import CAPTURE, MARSHAL, Capture, FrameRecord, GraphRecord
 from hatch_precompile.runtime import runtime, runtime_directory
@@ -28,9 +28,11 @@ __all__ = ["built_with", "part_of", "write_bundle", "write_runtime"]
 
 def write_runtime(directory: Path) -> None:
     """Copy the runtime's modules, verbatim, to what becomes `<package>/_precompiled`."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for module in sorted(runtime_directory().glob("*.py")):
-        shutil.copyfile(module, directory / module.name)
+    runtime_folder = runtime_directory()
+    for module in sorted(runtime_folder.rglob("*.py")):
+        copy = directory / module.relative_to(runtime_folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(module, copy)
 
 
 def write_bundle(
@@ -53,7 +55,7 @@ def write_bundle(
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "built_with": dict(versions),
-        "variants": [{"name": v.name, "requires": list(v.requires)} for v in variants],
+        "variants": [{"name": v.name, "backend": v.backend, "requires": list(v.requires)} for v in variants],
         "entrypoints": writer.entrypoints,
         "frames": writer.frames,
         "graphs": writer.graphs,

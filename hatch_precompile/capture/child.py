@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from hatch_precompile.backends import variants_for_this_machine
 from hatch_precompile.capture.parent import FAILED, Request
 from hatch_precompile.errors import BuildError, unforeseen
 from hatch_precompile.events import send
@@ -27,17 +28,13 @@ def main(path: str) -> int:
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     directory = Path(request.directory)
     try:
-        import torch
-
         from hatch_precompile.torch_versions import require_torch_names
 
         require_torch_names()  # before the imports that need them
         import hatch_precompile.capture.preloaded  # noqa: F401 - also where nothing was
         from hatch_precompile.capture.session import capture
-        from hatch_precompile.config.variants import variants_for_this_machine
 
-        variants = variants_for_this_machine(request.variants, torch.cpu.get_capabilities())
-        captured = capture(request, variants, send)
+        captured = capture(request, variants_for_this_machine(request.variants), send)
         (directory / CAPTURE).write_bytes(msgspec.json.encode(captured))
     except BuildError as error:
         leave_reason(directory / "error.txt", str(error))

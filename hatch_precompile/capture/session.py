@@ -18,11 +18,12 @@ import msgspec
 import torch
 from msgspec.structs import replace
 
+from hatch_precompile.backends import backend, backends_of
+from hatch_precompile.backends.base import Variant
 from hatch_precompile.capture.cases import Cases, Region
 from hatch_precompile.capture.failures import failure, models_own
 from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
 from hatch_precompile.capture.parent import Request
-from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
 from hatch_precompile.lower.bytecode import lower_code, portable_code
@@ -201,12 +202,11 @@ class _Session:
         return captured
 
     def _say_where_precision_has_no_effect(self) -> None:
-        if not any(variant.has_bfloat16 for variant in self.variants):
-            text = (
-                'float32-matmul-precision = "medium" has no effect: no variant is for processors with '
-                'bfloat16; "x86-64-v4-bf16" is'
-            )
-            self.report(Event(step="note", text=text))
+        if any(backend(variant.backend).multiplies_bfloat16(variant) for variant in self.variants):
+            return
+        text = 'float32-matmul-precision = "medium" has no effect: no variant is for processors with bfloat16'
+        others = [f'"{name}" is' for each in backends_of("") for name in each.in_bfloat16]
+        self.report(Event(step="note", text="; ".join([text, *others])))
 
     def _compile_guards(self) -> None:
         for line in self.native_guards.left_in_python:

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hatch_precompile.backends import known
 from hatch_precompile.config import Config, Dimension, Entrypoint, Matrix
 from hatch_precompile.config.model import HATCH_KEYS
-from hatch_precompile.config.variants import KNOWN
 
 __all__ = ["describe_fields", "hatch", "setuptools", "table_schema"]
 
@@ -68,7 +68,7 @@ def table_schema() -> dict[str, Any]:
     table = definitions.pop("Config")
     # The wheel tells it where it holds only one.
     table["required"].remove("package")
-    table["properties"]["variants"]["items"] = {"enum": list(KNOWN)}
+    table["properties"]["variants"]["items"] = {"enum": list(known())}
     table["properties"]["entrypoints"]["minItems"] = 1
     definitions["Entrypoint"]["oneOf"] = [
         {"required": ["samples"]},

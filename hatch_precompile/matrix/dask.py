@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hatch_precompile.config.variants import highest_level
+from hatch_precompile.backends import most_demanding
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import Event, read_events
 from hatch_precompile.matrix.cell import BuiltCell, Task, build_cell
@@ -49,10 +49,10 @@ class DaskPool:
             self._client: Any = Client(address, timeout=_CONNECTING, set_as_default=False)
         except (OSError, ValueError) as error:
             raise BuildError(f"no scheduler of Dask answers at {address}: {error}") from error
-        level = highest_level(variants)
-        if level is not None:
+        resources = dict.fromkeys(most_demanding(variants), 1)
+        for level in resources:
             self._check_workers(level)
-        needed = {} if level is None else {"resources": {level: 1}}
+        needed = {"resources": resources} if resources else {}
         self._topic: str | None = None
         self._executor: Executor = self._client.get_executor(pure=False, **needed)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells
 from hatch_precompile.bundle.writer import write_bundle
-from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content
 from hatch_precompile.merge.metadata import with_tags, with_torch
@@ -147,5 +147,7 @@ def _write(shards: list[_Shard], directory: Path, captures: Path) -> None:
         if captured is None:
             raise ManifestError(f"nothing of {name} can be read")
         taken.append((configured(record, bundle.where), captured, captures / name))
-    variants = [Variant(each.name, tuple(each.requires), {}) for each in bundles[0].whole.variants]
+    variants = [
+        Variant(each.name, tuple(each.requires), {}, each.backend) for each in bundles[0].whole.variants
+    ]
     write_bundle(directory, taken, variants, bundles[0].built_with)

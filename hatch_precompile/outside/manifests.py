@@ -58,6 +58,7 @@ class NoShardError(OutsideError):
 
 class VariantRecord(Struct, frozen=True):
     name: str = ""
+    backend: str = ""
     requires: list[str] = []
 
 

@@ -27,6 +27,7 @@ FORMAT = 3
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_BACKEND = re.compile(r"[a-z][a-z0-9_]*")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _TARGET = re.compile(rf"{_DOTTED.pattern}:{_DOTTED.pattern}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -130,6 +131,9 @@ def _of_variants(manifest: Manifest) -> Iterator[str]:
     for variant in manifest.variants:
         yield from _unless(
             _VARIANT.fullmatch(variant.name), f"has {variant.name!r} for the name of a variant"
+        )
+        yield from _unless(
+            _BACKEND.fullmatch(variant.backend), f"has {variant.backend!r} for the backend of {variant.name}"
         )
         for feature in variant.requires:
             yield from _unless(re.fullmatch(r"\w+", feature), f"requires {feature!r} of a CPU")

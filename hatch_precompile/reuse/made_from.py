@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
+from hatch_precompile.backends.base import Variant
 from hatch_precompile.config import Entrypoint
-from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError
 from hatch_precompile.outside.effects import refusing_effects
 from hatch_precompile.records import CAPTURE, Capture

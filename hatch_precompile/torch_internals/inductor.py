@@ -8,25 +8,24 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hatch_precompile.config.variants import Variant
+from hatch_precompile.backends import backend
+from hatch_precompile.backends.base import Compiler, Variant
+from hatch_precompile.torch_internals.architecture import with_settings_of
 from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_internals.divisions import unchecked_division
 from hatch_precompile.torch_internals.dynamo import last_line
 from hatch_precompile.torch_internals.heavy_values import heavy_values_kept
-from hatch_precompile.torch_internals.layers.contiguous import contiguous_convolutions
-from hatch_precompile.torch_internals.layers.integers import int8_products_by_processor
-from hatch_precompile.torch_internals.layers.packing import Packing
-from hatch_precompile.torch_internals.layers.precision import multiplied_as, narrow_layers
 from hatch_precompile.torch_internals.layers.weights import WATCHED, Plan, computed, prepared_inputs, separate
 from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
 from hatch_precompile.torch_internals.operators import python_operators_called_directly
 from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
-from hatch_precompile.torch_internals.vectors import vectors_within, with_settings_of
+from hatch_precompile.torch_internals.rounding import multiplied_as
 
 __all__ = ["CompiledGraph", "compile_graph"]
 
@@ -150,20 +149,22 @@ class _InnerCompile:
             # Inductor consumes the graph it is given.
             given = gm if number == len(self.variants) else copy.deepcopy(gm)
             taken, its_settings = inputs, settings
-            narrow = self.narrow and variant.has_bfloat16
+            owner = backend(variant.backend)
+            narrow = self.narrow and owner.multiplies_bfloat16(variant)
+            compiler = owner.compiler()
             if fixed:
                 weights = settings.get("static_input_idxs", ())
-                separated = separate(given, inputs, weights, Packing(variant, narrow))
+                prepack = partial(compiler.prepack, variant=variant, narrow=narrow)
+                separated = separate(given, inputs, weights, prepack)
                 if separated is not None:
                     taken, part.plans[variant.name] = separated
                     its_settings = _settings_after(separated[1], settings)
-            if narrow:
-                narrow_layers(given.graph)
+            inference = bool(settings.get("is_inference"))
+            compiler.rewrite(given.graph, variant, narrow=narrow, inference=inference)
             if rounded := multiplied_as(given.graph):
                 part.rounded[variant.name] = rounded
-            if settings.get("is_inference"):
-                contiguous_convolutions(given.graph)
-            compiled = self._compile(part, variant, given, taken, its_settings, again=first is not None)
+            again = first is not None
+            compiled = self._compile(part, variant, compiler, given, taken, its_settings, again=again)
             if variant.name in part.python and variant.name in part.plans:
                 # The Python wrapper unpacks panels and points by itself.
                 part.plans[variant.name] = part.plans[variant.name].the_same_everywhere()
@@ -181,6 +182,7 @@ class _InnerCompile:
         self,
         part: CompiledGraph,
         variant: Variant,
+        compiler: Compiler,
         gm: Any,
         inputs: Sequence[Any],
         settings: dict[str, Any],
@@ -193,8 +195,7 @@ class _InnerCompile:
         started = time.perf_counter()
         with (
             with_settings_of(variant),
-            vectors_within(variant.requires),
-            int8_products_by_processor(variant.requires),
+            compiler.compiling(variant),
             heavy_values_kept(),
             prepared_inputs(),
             # The strides of outputs are reported once, to what traced the graph.

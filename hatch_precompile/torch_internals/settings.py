@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.torch_internals.any_size.tracing import sizes_as_declared
-from hatch_precompile.torch_internals.layers.epilogues import epilogues_that_keep_nan
-from hatch_precompile.torch_internals.layers.linear import linear_layers_by_processor
 from hatch_precompile.torch_internals.parallel_regions import regions_for_any_threads
 
 __all__ = ["capture_settings", "compiler_settings"]
@@ -138,8 +136,6 @@ def capture_settings(
         _side_by_side(),
         _headers_in(headers),
         regions_for_any_threads(),
-        linear_layers_by_processor(),
-        epilogues_that_keep_nan(),
         sizes_as_declared(),
         _symbolic(symbolic := Numbers(numbers)),
     ):

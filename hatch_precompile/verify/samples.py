@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
+from hatch_precompile.backends import backends_of
+from hatch_precompile.backends.base import Policy
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
@@ -28,7 +30,6 @@ from hatch_precompile.target.samples import samples_of
 from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
 from hatch_precompile.verify.effects import Effects, differing, kept, roots_of
-from hatch_precompile.verify.other_processors import OtherProcessors
 from hatch_precompile.verify.parent import Request, SampleResult
 from hatch_precompile.verify.rounding import noise_of_gradients
 
@@ -38,8 +39,6 @@ _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.
 
 # A model may change itself when it is called, so that only its first call is served.
 _TURNS = ("", " (called a second time)", " (called a third time)")
-# After these, where something of it depends on the processor.
-_ELSEWHERE = " (as other processors would run it)"
 
 _CHANGED = (
     "\n  It was served before, so the call changes what is called. Let `instance`, or the samples before "
@@ -78,7 +77,8 @@ class _Verification:
         # of the sample. The runtime of an earlier release serves them, too.
         self.not_served: Callable[[], AbstractContextManager[None]] = getattr(frames, "at_work", nullcontext)
         self.variant = request.variant or None
-        self.others = OtherProcessors(self.runtime)
+        # Further turns, where something of it depends on the machine.
+        self.policies = [each for of in backends_of(request.variant) for each in of.policies(self.runtime)]
         sys.addaudithook(_refuse_side_effects)
 
     def run(self) -> list[SampleResult]:
@@ -157,7 +157,7 @@ class _Verification:
             )
         return find_targets(self.entrypoint, again)
 
-    def _from_the_bundle(self, samples: list[Sample]) -> list[tuple[SampleResult, list[Answer]]]:
+    def _from_the_bundle(self, samples: list[Sample]) -> list[tuple[SampleResult, dict[str, Answer]]]:
         """What each sample did, and its answers."""
         os.environ["HATCH_PRECOMPILE"] = self.strict
         self._install()
@@ -186,7 +186,7 @@ class _Verification:
 
     def _call(
         self, target: Target, sample: Sample, number: int, total: int
-    ) -> tuple[SampleResult, list[Answer]]:
+    ) -> tuple[SampleResult, dict[str, Answer]]:
         """Call it in each turn, and no further than the first that is not as it must be. An answer that is
         the first one again is that."""
         call = target.call
@@ -194,11 +194,12 @@ class _Verification:
             call = _without_compiling(target.compiled)
         send(Event(step="sample", sample=number, samples=total))
         result = SampleResult(number, False, None, None, "")
-        answers: list[Answer] = []
-        for turn in (*_TURNS, _ELSEWHERE):
-            if turn is _ELSEWHERE and not self.others.would_decide():
-                break
-            with self.others.deciding() if turn is _ELSEWHERE else nullcontext():
+        answers: dict[str, Answer] = {}
+        plain: list[tuple[str, Policy | None]] = [(words, None) for words in _TURNS]
+        for turn, policy in (*plain, *((each.words, each) for each in self.policies)):
+            if policy is not None and not policy.would_decide():
+                continue
+            with nullcontext() if policy is None else policy.deciding():
                 label = self._label(number) + turn
                 answer, seconds, problem = self._served(call, target, sample, label)
             result = replace(
@@ -209,9 +210,10 @@ class _Verification:
             )
             if problem or answer is None:
                 break
-            if answers and _is_the_same(answer, answers[0]):
-                answer = Answer(answers[0], answer.effects)
-            answers.append(answer)
+            first = next(iter(answers.values()), None)
+            if first is not None and _is_the_same(answer, first):
+                answer = Answer(first, answer.effects)
+            answers[turn] = answer
         return result, answers
 
     def _served(
@@ -233,14 +235,14 @@ class _Verification:
         return answer, seconds, _not_served(label, self._why(target, sample))
 
     def _beside_eager(
-        self, target: Target, sample: Sample, result: SampleResult, answers: list[Answer], total: int
+        self, target: Target, sample: Sample, result: SampleResult, answers: dict[str, Answer], total: int
     ) -> SampleResult:
         """The result with how far its answers are from eager code's."""
         label = self._label(result.sample)
         before = _before(target.call)
         found = Agreement()
         drawn: bool | None = None
-        for turn, answer in zip((*_TURNS, _ELSEWHERE), answers, strict=False):
+        for turn, answer in answers.items():
             try:
                 with _eagerly():
                     expected, _ = _run(target.call, copied(sample), sample.mode, target.call, self.packages)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import platform
+import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.tags import sys_tags
 
+from hatch_precompile.backends import every
 from hatch_precompile.errors import BuildError
 
 __all__ = ["wheel_tag"]
@@ -42,7 +43,7 @@ def _platform(libraries: list[Path]) -> str:
     try:
         policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.detect())
     except ValueError:  # a machine no policy is written for
-        return f"linux_{platform.machine()}"
+        return sysconfig.get_platform().replace("-", "_").replace(".", "_")
     symbols: dict[str, set[str]] = {}
     needed: set[str] = set()
     for library in libraries:
@@ -50,9 +51,10 @@ def _platform(libraries: list[Path]) -> str:
         needed |= required
         for name, found in versions.items():
             symbols.setdefault(name, set()).update(found)
+    brought = _TORCH_LIBRARIES.union(*(each.libraries for each in every()))
     oldest = policies.versioned_symbols_policy(symbols)
     for policy in sorted(policies, reverse=True):
-        if policy.priority <= oldest.priority and needed - _TORCH_LIBRARIES <= policy.whitelist:
+        if policy.priority <= oldest.priority and needed - brought <= policy.whitelist:
             return policy.name
     return policies.linux.name
 

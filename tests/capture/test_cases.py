@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch._dynamo.backends.debugging import aot_eager
 
+from hatch_precompile.backends import variants_for_this_machine
 from hatch_precompile.capture import cases, session
 from hatch_precompile.capture.parent import Request
 from hatch_precompile.config import load
-from hatch_precompile.config.variants import variants_for_this_machine
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.records import Capture
 
@@ -129,7 +129,7 @@ def captured(
             },
         }
         entrypoint = load({"entrypoints": [table]}, default_package="it").entrypoints[0]
-        variants = variants_for_this_machine(["native"], torch.cpu.get_capabilities(), "")
+        variants = variants_for_this_machine(["native"])
         notes: list[str] = []
 
         def hear(event: Any) -> None:

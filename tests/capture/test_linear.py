@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from hatch_precompile.torch_internals.layers import linear
+from hatch_precompile.backends.x86_64.layers import linear
 from tests.support.graphs import load_graph, other_processors, save_graph
 
 pytestmark = pytest.mark.skipif(

@@ -15,12 +15,12 @@ import pytest
 import torch
 from torch._inductor.exc import InductorError
 
-from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_versions import way
+from tests.support.variants import a_variant
 
 WRAPPED = "std::array<AtenTensorHandle, num_outputs> inductor_entry_impl; num_outputs=1"
 
@@ -65,7 +65,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CompiledGraph]:
         monkeypatch.setattr(compile_fx, "compile_fx_inner", compile_inner)
         monkeypatch.setattr(compile_fx, "compile_fx", outer)
         gm = torch.fx.symbolic_trace(lambda x: x + 1)
-        targets = [Variant(name, (), {}) for name in variants]
+        targets = [a_variant(name, ()) for name in variants]
         return compile_graph(gm, [torch.ones(2)], targets, "operators")[1]
 
     return find

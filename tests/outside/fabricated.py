@@ -76,7 +76,7 @@ def manifest(content: Mapping[str, bytes]) -> dict[str, Any]:
             "magic": importlib.util.MAGIC_NUMBER.hex(),
             "platform": "linux-x86_64",
         },
-        "variants": [{"name": "native", "requires": []}],
+        "variants": [{"name": "native", "backend": "x86_64", "requires": []}],
         "entrypoints": [entrypoint],
         "frames": [
             {

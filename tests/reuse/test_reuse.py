@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from hatch_precompile.config import Entrypoint, load
-from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError
 from hatch_precompile.frontends.common import REUSE, earlier_wheel
 from hatch_precompile.records import CAPTURE
@@ -24,6 +23,7 @@ from hatch_precompile.reuse.earlier import find_earlier
 from hatch_precompile.reuse.made_from import made_from, what_has_changed
 from hatch_precompile.target.call import Sample
 from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack
+from tests.support.variants import a_variant
 
 EDITS = {"return y + 1": "return y + 4", "return Scaled(2.0)": "return Scaled(3.0)"}
 """Of a source, and of what only guards look at; no line moves."""
@@ -121,13 +121,13 @@ class TestWhatHasChanged:
 
 class TestMadeFrom:
     ENTRYPOINT = load({"entrypoints": ENTRYPOINTS[:1]}, default_package="shop").entrypoints[0]
-    VARIANT = Variant("native", ("avx2",), {})
+    VARIANT = a_variant("native", ("avx2",))
 
     def found(
         self,
         *args: Any,
         entrypoint: Entrypoint = ENTRYPOINT,
-        variant: Variant = VARIANT,
+        variant: Any = VARIANT,
         mode: str = "no_grad",
         **kwargs: Any,
     ) -> dict[str, str]:
@@ -172,7 +172,7 @@ class TestMadeFrom:
     def test_each_of_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         before = self.found()
         assert self.parts(before, self.found(mode="inference")) == ["samples"]
-        assert self.parts(before, self.found(variant=Variant("native", ("avx",), {}))) == ["variants"]
+        assert self.parts(before, self.found(variant=a_variant("native", ("avx",)))) == ["variants"]
         entrypoint = msgspec.structs.replace(self.ENTRYPOINT, on_miss="error")
         assert self.parts(before, self.found(entrypoint=entrypoint)) == ["configuration"]
         with torch._inductor.config.patch(max_fusion_size=7):

@@ -11,13 +11,13 @@ import pytest
 from hatch_precompile.bundle.writer import Part, write_bundle
 from hatch_precompile.config import load
 from hatch_precompile.config.cells import Shard
-from hatch_precompile.config.variants import Variant
 from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.frontends.common import SHARD, shard
 from hatch_precompile.merge import merge_wheels
 from hatch_precompile.reuse.earlier import find_earlier
 from tests.conftest import made_once
 from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack
+from tests.support.variants import a_variant
 
 MANIFEST = "bundle/manifest.json"
 
@@ -41,7 +41,7 @@ def other(first: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
         captured = earlier.unpack(entrypoint.name, folder / entrypoint.name)
         assert captured is not None
         captures.append((entrypoint, captured, folder / entrypoint.name))
-    variants = [Variant(each["name"], tuple(each["requires"]), {}) for each in manifest["variants"]]
+    variants = [a_variant(each["name"], each["requires"]) for each in manifest["variants"]]
     write_bundle(folder / "bundle", captures, variants, manifest["built_with"], Part(1, 2, NAMES))
     written = {
         path.relative_to(folder).as_posix(): path.read_bytes()

@@ -15,8 +15,11 @@ import torch
 
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.runtime import runtime
+from tests.support.variants import HERE
 
-cpu, errors, installation, manifests = map(runtime, ("cpu", "errors", "installation", "manifest"))
+errors, installation, manifests = map(runtime, ("errors", "installation", "manifest"))
+backends, x86_64 = map(runtime, ("backends", "backends.x86_64"))
+BACKEND = HERE.name
 Unfit = errors.Unfit
 status_of = runtime("overview").status_of
 
@@ -105,7 +108,10 @@ class TestVariantThatIsAskedFor:
     @pytest.fixture
     def directory(self, tmp_path: Path) -> Path:
         # The first, which any CPU runs, is what would be chosen: the other one needs what none has.
-        variants = [{"name": "plain", "requires": []}, {"name": "wide", "requires": ["no such thing"]}]
+        variants = [
+            {"name": "plain", "backend": BACKEND, "requires": []},
+            {"name": "wide", "backend": BACKEND, "requires": ["no such thing"]},
+        ]
         (tmp_path / "manifest.json").write_text(json.dumps({**WHOLE, "variants": variants}))
         return tmp_path
 
@@ -167,8 +173,8 @@ class TestVariant:
 
     @staticmethod
     def choose(**variants: list[str]) -> str:
-        found = [{"name": name, "requires": requires} for name, requires in variants.items()]
-        name: str = cpu.choose_variant({"variants": found})
+        found = [{"name": name, "backend": "x86_64", "requires": each} for name, each in variants.items()]
+        name: str = backends.choose_variant({"variants": found}, {"x86_64": x86_64})
         return name
 
     def test_the_most_demanding_that_fits_is_chosen(self) -> None:
@@ -209,12 +215,15 @@ class TestVariantsByCapability:
         flags = dict.fromkeys(self.LEVELS["x86-64-v4"], True) | dict.fromkeys(masked, False)
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {**flags, "architecture": "x86_64"})
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-        manifest = {"variants": [{"name": n, "requires": flags} for n, flags in self.LEVELS.items()]}
+        variants = [
+            {"name": name, "backend": "x86_64", "requires": flags} for name, flags in self.LEVELS.items()
+        ]
+        given = {"variants": variants}, {"x86_64": x86_64}
         if chosen is None:
             with pytest.raises(Unfit, match="x86-64-v2 needs sse4_2; x86-64-v3 needs sse4_2"):
-                cpu.choose_variant(manifest)
+                backends.choose_variant(*given)
         else:
-            assert cpu.choose_variant(manifest) == chosen
+            assert backends.choose_variant(*given) == chosen
 
 
 class TestGivingUp:

@@ -24,6 +24,12 @@ X = torch.arange(4.0)
 IDS = torch.tensor([[1, 2, 3]])
 
 
+_NEEDED = (
+    *("overview", "backends", "backends.x86_64", "serving", "entries", "graphs", "explanation", "advice"),
+    "misses",
+)
+
+
 class Alarm(Exception):
     pass
 
@@ -167,7 +173,7 @@ def handlers_in_the_middle_of_imports() -> dict[str, list[Any]]:
     """For each module of the runtime's that a first status, call, explanation or miss brings in: what came of
     these in a handler that runs in the middle of its import, and of the interrupted ones after it."""
     found = {}
-    for name in ("overview", "cpu", "serving", "entries", "graphs", "explanation", "advice", "misses"):
+    for name in _NEEDED:
         reading, writing = os.pipe()
         code = _in_a_process(lambda name=name, to=writing: _ask_in_the_middle(name, to))  # type: ignore[misc]
         os.close(writing)

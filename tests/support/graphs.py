@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.backends.x86_64.other_processors import OtherProcessors
 from hatch_precompile.runtime import runtime
-from hatch_precompile.verify.other_processors import OtherProcessors
 from tests.support.headers import settings_of_a_build
+from tests.support.variants import a_variant
 
 OPERATORS = "graphs_of_tests._precompiled.graphs"
 
@@ -34,13 +35,12 @@ def save_graph(
 ) -> Any:
     """Compile a function's one graph with a build's settings and write it; requires: of the variant."""
     from hatch_precompile.bundle.writer import _placed
-    from hatch_precompile.config.variants import Variant
     from hatch_precompile.lower.graphs import write_graph
     from hatch_precompile.torch_internals import compile_graph
 
     graphs: list[Any] = []
     capabilities = {name for name, value in torch.cpu.get_capabilities().items() if value is True}
-    variant = Variant("here", tuple(capabilities) if requires is None else requires, {})
+    variant = a_variant("here", tuple(capabilities) if requires is None else requires)
 
     def backend(gm: Any, example_inputs: Any) -> Any:
         compiled, graph = compile_graph(gm, example_inputs, [variant], OPERATORS, fixed_weights=fixed_weights)

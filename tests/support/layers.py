@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from hatch_precompile.config.variants import Variant, variants_for_this_machine
+from hatch_precompile.backends import variants_for_this_machine
+from hatch_precompile.backends.base import Variant
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import CompiledGraph, compile_graph
@@ -25,7 +26,7 @@ CAPABILITIES = torch.cpu.get_capabilities()
 def variant(name: str) -> Variant:
     """One that this machine runs; skips the test where it does not."""
     try:
-        return variants_for_this_machine([name], CAPABILITIES)[0]
+        return variants_for_this_machine([name])[0]
     except ConfigError as error:
         pytest.skip(str(error))
 

@@ -20,13 +20,15 @@ from torch._functorch._aot_autograd import runtime_wrappers, schemas
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from hatch_precompile import torch_internals
+from hatch_precompile.backends.x86_64 import vectors
+from hatch_precompile.backends.x86_64.levels import EXTENSIONS, needed
 from hatch_precompile.config.options import FIXED, check_options
-from hatch_precompile.config.variants import _EXTENSIONS, Variant, _needed
 from hatch_precompile.errors import BuildError, ConfigError
-from hatch_precompile.torch_internals import libraries, operators, vectors
+from hatch_precompile.torch_internals import architecture, libraries, operators
 from hatch_precompile.torch_internals.divisions import divisions_are_checked, unchecked_division
 from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
 from hatch_precompile.torch_versions import way
+from tests.support.variants import a_variant
 
 
 def parameters(function: Any) -> list[str]:
@@ -203,8 +205,8 @@ class TestInductor:
     def test_the_architecture_may_be_followed_by_another_flag(self) -> None:
         from torch._inductor import cpp_builder
 
-        variant = Variant("native", (), {"cpp.march": "x86-64-v3 -mtune=native", "cpp_wrapper": True})
-        with vectors.with_settings_of(variant):
+        variant = a_variant("native", (), {"cpp.march": "x86-64-v3 -mtune=native", "cpp_wrapper": True})
+        with architecture.with_settings_of(variant):
             assert torch._inductor.config.cpp_wrapper is True
             command = cpp_builder.CppBuilder("graph", ["graph.cpp"], cpp_builder.CppTorchOptions())
             assert "-march=x86-64-v3 -mtune=native" in command.get_command_line()
@@ -214,11 +216,11 @@ class TestInductor:
         from torch._inductor import cpp_builder
 
         monkeypatch.setattr(cpp_builder, "_get_optimization_cflags", lambda *_: (["O3", "march=native"], []))
-        with vectors._architecture("x86-64-v3"):
+        with architecture._architecture("x86-64-v3"):
             assert cpp_builder._get_optimization_cflags("g++") == (["O3", "march=x86-64-v3"], [])
         monkeypatch.setattr(cpp_builder, "_get_optimization_cflags", lambda *_: (["O3"], []))
         with (
-            vectors._architecture("x86-64-v3"),
+            architecture._architecture("x86-64-v3"),
             pytest.raises(BuildError, match="no flag for the architecture"),
         ):
             cpp_builder._get_optimization_cflags("g++")
@@ -230,7 +232,7 @@ class TestInductor:
             ("x86-64-v2", (), None),
             ("x86-64-v3", (), ("VecAVX2", "-mavx2 -mfma -mf16c")),
             ("x86-64-v4", (), ("VecAVX512", "-mavx512f -mavx512dq -mavx512vl -mavx512bw -mfma")),
-            ("x86-64-v4", _EXTENSIONS, ("VecAMX", "-mavx512bf16 -mamx-tile")),
+            ("x86-64-v4", EXTENSIONS, ("VecAMX", "-mavx512bf16 -mamx-tile")),
         ],
     )
     def test_vectors_are_those_a_variant_asks_a_cpu_for(
@@ -248,7 +250,7 @@ class TestInductor:
         everything = [amx, cpu_vec_isa.VecAVX512VNNI(), avx512, cpu_vec_isa.VecAVX2()]
         monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", lambda: everything)
         monkeypatch.setattr(cpu_vec_isa, "supported_vec_isa_list", [*everything, cpu_vec_isa.VecNEON()])
-        with vectors.vectors_within((*_needed(level), *extensions)):
+        with vectors.vectors_within((*needed(level), *extensions)):
             isa = cpu_vec_isa.pick_vec_isa()
         if picked is None:
             assert isa is cpu_vec_isa.invalid_vec_isa
@@ -270,7 +272,7 @@ class TestInductor:
         asked: list[str] = []
         monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda isa, code: asked.append(code) or True)
         for _ in range(3):
-            with vectors.vectors_within((*_needed(level), *extensions)):
+            with vectors.vectors_within((*needed(level), *extensions)):
                 isa = cpu_vec_isa.pick_vec_isa()
                 if level == "x86-64":
                     assert isa is cpu_vec_isa.invalid_vec_isa

@@ -20,7 +20,7 @@ import torch._functorch.config
 import torch._inductor.config
 from torch._C._dynamo import eval_frame, guards
 
-from hatch_precompile.config.variants import _EXTENSIONS, _LEVELS
+from hatch_precompile.backends.x86_64.levels import EXTENSIONS, LEVELS
 from hatch_precompile.runtime import runtime
 
 REPOSITORY = Path(__file__).parents[2]
@@ -360,7 +360,5 @@ class TestRuntime:
         capabilities = torch.cpu.get_capabilities()
         assert any(value is True for value in capabilities.values())
         if capabilities.get("architecture") == "x86_64":
-            assert {*_EXTENSIONS, *(flag for level in _LEVELS.values() for flag in level)} <= set(
-                capabilities
-            )
+            assert {*EXTENSIONS, *(flag for level in LEVELS.values() for flag in level)} <= set(capabilities)
         assert isinstance(torch.version.git_version, str)

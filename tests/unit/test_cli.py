@@ -18,7 +18,7 @@ from hatch_precompile.cli import main
 MANIFEST: dict[str, Any] = {
     "format": 1,
     "built_with": {"torch": "2.13.0+cpu", "python": "3.11", "platform": "linux_x86_64"},
-    "variants": [{"name": "x86-64-v3", "requires": ["avx2", "fma"]}],
+    "variants": [{"name": "x86-64-v3", "backend": "x86_64", "requires": ["avx2", "fma"]}],
     "entrypoints": [
         {
             "name": "encoder",

@@ -72,6 +72,7 @@ def test_the_page_of_the_format_has_all_that_a_bundle_holds() -> None:
     ]
     assert len(structs) >= 12
     fields = {field.encode_name for struct in structs for field in msgspec.structs.fields(struct)}
+    own_steps = [file.parent.name for file in REPOSITORY.glob("templates/backends/*/steps.py")]
     references = runtime("references")
     steps = [references.ATTRIBUTE, references.ITEM, references.CLASS_DICT, references.TYPE]
     steps += [references.CODE_CONSTANT, references.FLAGS]
@@ -79,6 +80,7 @@ def test_the_page_of_the_format_has_all_that_a_bundle_holds() -> None:
         *(fields - {"lacking"}),  # of the reader's own
         *runtime("inputs")._CHECKS,
         *runtime("weights")._OWN,
+        *(step for name in own_steps for step in runtime(f"backends.{name}.steps").STEPS),
         *kinds_of_globals(),
     }
     assert [name for name in sorted(named) if f"`{name}`" not in page] == []

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 LIMITS = (ROOT / "docs/limits.md").read_text()
 SOURCES = [
     *sorted((ROOT / "hatch_precompile/torch_internals").rglob("*.py")),
+    *sorted((ROOT / "hatch_precompile/backends").rglob("*.py")),
     ROOT / "hatch_precompile/capture/session.py",
     ROOT / "hatch_precompile/capture/cases.py",
     *sorted((ROOT / "hatch_precompile/lower").rglob("*.py")),

@@ -35,6 +35,7 @@ from hatch_precompile.report import render
 from hatch_precompile.report.misses import expected_misses
 from hatch_precompile.report.sizes import FAMILIES
 from hatch_precompile.report.timeline import timeline
+from tests.support.variants import a_variant
 
 CONFIG = load(
     {
@@ -164,7 +165,6 @@ def events() -> list[Event]:
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from hatch_precompile.bundle.writer import built_with, write_bundle
-    from hatch_precompile.config.variants import Variant
 
     root = tmp_path_factory.mktemp("build")
     captures = []
@@ -184,7 +184,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (source / library).write_bytes(content.ljust(20_000 * size * variant))
         captures.append((entrypoint, captured, source))
         assert number < 2
-    variants = [Variant(name, ("avx2",), {}) for name in CONFIG.variants]
+    variants = [a_variant(name, ("avx2",)) for name in CONFIG.variants]
     write_bundle(root / "bundle", captures, variants, built_with("2.13.0", "0" * 40))
     return root / "bundle"
 

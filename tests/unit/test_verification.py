@@ -114,19 +114,19 @@ class TestWhatACallLeavesBehind:
 
 
 class TestAsOtherProcessorsWouldRunIt:
-    """A model that imports the runtime's module of weights depends on the processor."""
+    """A model that imports the runtime's steps depends on the processor."""
 
     def test_a_fourth_call_of_each_sample(self, package: Package) -> None:
         results = package.results(
-            "from misbehaving._precompiled import weights\n"
+            "from misbehaving._precompiled.backends.x86_64 import steps\n"
             "def body(x):\n    assert len(calls) <= 16\n    return [len(calls) % 8, x]\n"
         )
         assert [result.problem for result in results] == ["", ""]
 
     def test_what_is_wrong_there_alone_does_not_pass(self, package: Package) -> None:
         first, second = package.problems(
-            "from misbehaving._precompiled import weights\n"
-            "def body(x):\n    return x + (compiled() and len(x) == 2 and not weights.onednn_is_fast())\n"
+            "from misbehaving._precompiled.backends.x86_64 import steps\n"
+            "def body(x):\n    return x + (compiled() and len(x) == 2 and not steps.onednn_is_fast())\n"
         )
         said = "sample 1/2 (as other processors would run it): output differs from eager: Tensor-likes"
         assert first.startswith(said)
@@ -134,14 +134,14 @@ class TestAsOtherProcessorsWouldRunIt:
 
     def test_what_fails_there_is_no_change_of_what_is_called(self, package: Package) -> None:
         first, _ = package.problems(
-            "from misbehaving._precompiled import weights\n"
-            "def body(x):\n    if not weights.onednn_is_fast(): raise ValueError('no')\n    return x\n"
+            "from misbehaving._precompiled.backends.x86_64 import steps\n"
+            "def body(x):\n    if not steps.onednn_is_fast(): raise ValueError('no')\n    return x\n"
         )
         assert first == "sample 1/2 (as other processors would run it) from the bundle raised ValueError: no"
 
     def test_weights_are_packed_anew_for_it_and_after_it(self, package: Package) -> None:
         results = package.problems(
-            "from misbehaving._precompiled import weights\n"
+            "from misbehaving._precompiled.backends.x86_64 import steps\n"
             "def body(x):\n"
             "    times = _precompiled.refreshed\n"
             "    assert not compiled() or times == [0, 0, 0, 1, 2, 2, 2, 3][len(calls) - 1]\n"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from hatch_precompile.config.variants import variants_for_this_machine
+from hatch_precompile.backends import variants_for_this_machine
+from hatch_precompile.backends.x86_64.layers import integers
+from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.torch_internals.layers import integers
 from tests.support.graphs import load_graph, other_processors, save_graph
 
 FUNCTION = b"aoti_torch_cpu_precompiled_int_mm"
@@ -18,7 +19,7 @@ OTHERS = b"aoti_torch_cpu__int_mm"
 
 def requirements(name: str) -> tuple[str, ...]:
     try:
-        (variant,) = variants_for_this_machine([name], torch.cpu.get_capabilities())
+        (variant,) = variants_for_this_machine([name])
     except ConfigError as error:
         pytest.skip(str(error))
     return variant.requires
@@ -143,7 +144,7 @@ def test_other_layouts_are_left_to_torch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("requires", [("sse", "sse2"), ("avx2", "fma3", "avx512_f", "avx512_vnni")])
 def test_variants_without_avx2_or_with_vnni_are_left_to_torch(requires: tuple[str, ...]) -> None:
-    with integers.int8_products_by_processor(requires):
+    with integers.int8_products_by_processor(Instructions(requires)):
         from torch._inductor.lowering import lowerings
 
         assert lowerings[torch.ops.aten._int_mm.default].__module__.startswith("torch.")

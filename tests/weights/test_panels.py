@@ -8,15 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from hatch_precompile.config.variants import Variant
+from hatch_precompile.backends.base import Variant
+from hatch_precompile.backends.x86_64.layers.panels import FEW_ROWS, FEW_ROWS_OF_AVX512
+from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.torch_internals import inductor
-from hatch_precompile.torch_internals.layers.panels import FEW_ROWS, FEW_ROWS_OF_AVX512
 from tests.support.layers import CAPABILITIES, compiled, in_the_other_way, multiplied_by_onednn, variant
 
 
 def few_rows(of: Variant) -> int:
     """Up to which the layers of a variant are ours on any processor."""
-    return FEW_ROWS_OF_AVX512 if of.has_avx512 else FEW_ROWS
+    return FEW_ROWS_OF_AVX512 if Instructions(of.requires).has_avx512 else FEW_ROWS
 
 
 def products_of_onednn(call: Any, capfd: pytest.CaptureFixture[str]) -> tuple[Any, list[str]]:
@@ -63,9 +64,13 @@ def test_any_count_of_rows_agrees_and_its_weights_are_packed_once(
     model = Rows(inner, outer, kind)
     inputs = [torch.randn(count, inner) for count in (*counts, *more)]
     call, _, steps = compiled(model, of, *inputs)
-    others = "mkldnn._reorder_linear_weight.default" if of.has_avx512 else "packed_here"
+    others = (
+        "mkldnn._reorder_linear_weight.default"
+        if Instructions(of.requires).has_avx512
+        else "x86_64:packed_here"
+    )
     views = ["aten.permute.default"] * 2 if kind is Turned else []
-    assert sorted(steps) == sorted(["in_panels", others] * 2 + views)
+    assert sorted(steps) == sorted(["x86_64:in_panels", others] * 2 + views)
     answers, ran = products_of_onednn(call, capfd)
     sizes = [f"mb{m}ic{k}oc{n}" for m in more for k, n in ((inner, outer), (outer, inner))]
     assert sorted(ran) == (sorted(sizes) if CAPABILITIES.get("avx512_f") else [])
@@ -92,7 +97,7 @@ def test_a_weight_that_is_returned_is_packed_at_each_call(rows: int) -> None:
     torch.manual_seed(0)
     model, x = Deriving(), torch.randn(rows, 300)
     call, _, steps = compiled(model, variant("x86-64-v3"), x)
-    assert steps == ["in_panels" if rows <= FEW_ROWS else "packed_here"]  # of the other
+    assert steps == ["x86_64:in_panels" if rows <= FEW_ROWS else "x86_64:packed_here"]  # of the other
     for _ in range(2):
         answers = call()
         with torch.no_grad():
@@ -141,11 +146,21 @@ class Integers(nn.Module):
 )
 def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtype) -> None:
     of = variant(name)
-    if name == "native" and not of.has_vnni:
+    if name == "native" and not Instructions(of.requires).has_vnni:
         pytest.skip("one of the others is the same")
     torch.manual_seed(0)
-    counts = [1, 2, 6, 15, 16, 17, 31, FEW_ROWS, *([33, 70, FEW_ROWS_OF_AVX512] if of.has_vnni else [])]
-    counts += [200] if of.has_tiles else []
+    counts = [
+        1,
+        2,
+        6,
+        15,
+        16,
+        17,
+        31,
+        FEW_ROWS,
+        *([33, 70, FEW_ROWS_OF_AVX512] if Instructions(of.requires).has_vnni else []),
+    ]
+    counts += [200] if Instructions(of.requires).has_tiles else []
     least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
     model = Integers(inner, outer)
     inputs = [torch.randint(least, most + 1, (count, inner), dtype=dtype) for count in counts]
@@ -195,7 +210,7 @@ def test_bfloat16_is_rounded_once_and_summed_in_float32(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     of = variant(name)
-    if not of.has_bfloat16:
+    if not Instructions(of.requires).has_bfloat16:
         pytest.skip("this processor has no bfloat16")
     few = few_rows(of)
     counts = [1, 2, 15, 16, 17, 31, 32, 33, 48, 100, few]
@@ -226,7 +241,7 @@ def test_bfloat16_is_rounded_once_and_summed_in_float32(
 def test_what_is_no_number_stays_none(dtype: torch.dtype) -> None:
     """And is nowhere else: neither in another row, nor in what a row is filled up with."""
     of = variant("native")
-    if not of.has_bfloat16:
+    if not Instructions(of.requires).has_bfloat16:
         pytest.skip("this processor has no bfloat16")
     torch.manual_seed(0)
     model = Layer(300, 137, bias=True).to(dtype)
@@ -277,7 +292,7 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
     for model, x in cases:
         call, graph, steps = compiled(model, native, x)
         assert graph.why_python == "no C++"
-        assert "packed_here" not in steps
+        assert "x86_64:packed_here" not in steps
         with torch.no_grad():
             torch.testing.assert_close(list(call()), model(x))
 
@@ -292,7 +307,7 @@ def test_rows_that_are_not_known_are_for_onednn_where_it_has_avx512(
         model, x = Rows(256, 512), torch.randn(8, 256)
         torch._dynamo.mark_dynamic(x, 0)
         call, _, steps = compiled(model, variant("x86-64-v3"), x)
-        assert steps == ["packed_here"] * 2
+        assert steps == ["x86_64:packed_here"] * 2
         (answer,), ran = products_of_onednn(call, capfd)
         assert ran == (["mb8ic256oc512", "mb8ic512oc256"] if has_avx512 else [])
         with torch.no_grad():

@@ -14,14 +14,16 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
+from hatch_precompile.backends.base import Variant
+from hatch_precompile.backends.x86_64.levels import needed
 from hatch_precompile.bundle.reader import entrypoints_of, find
-from hatch_precompile.config.variants import Variant, _needed
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from hatch_precompile.verify.parent import require_hits, run_samples
 from tests.conftest import Site, build_entrypoints
 from tests.support.graphs import OPERATORS
 from tests.support.headers import settings_of_a_build
+from tests.support.variants import a_variant
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
@@ -31,8 +33,8 @@ pytestmark = pytest.mark.skipif(
 HERE = tuple(name for name, value in torch.cpu.get_capabilities().items() if value is True)
 # Without AMX, whose products test_panels.py has: what is looked at here is what oneDNN multiplies.
 _PLAIN = {name for name in HERE if not name.startswith("amx")} - {"avx512_bf16"}
-WITHOUT = Variant("without", tuple(_PLAIN), {})
-WITH = Variant("with", (*_PLAIN, "avx512_bf16"), {})
+WITHOUT = a_variant("without", _PLAIN)
+WITH = a_variant("with", (*_PLAIN, "avx512_bf16"))
 
 
 class Block(nn.Module):
@@ -268,7 +270,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Site:
         "weights": "fixed",
         "float32-matmul-precision": "medium",
     }
-    variants = [name for name in ("x86-64-v4", "x86-64-v4-bf16") if set(HERE) >= set(_needed(name))]
+    variants = [name for name in ("x86-64-v4", "x86-64-v4-bf16") if set(HERE) >= set(needed(name))]
     work = tmp_path_factory.mktemp("precision") / "work"
     return build_entrypoints(
         "steady", [table], Path(__file__).parent / "src", work, said.append, variants=variants

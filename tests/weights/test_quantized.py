@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
 
-from hatch_precompile.config.variants import variants_for_this_machine
+from hatch_precompile.backends import variants_for_this_machine
+from hatch_precompile.backends.x86_64.levels import Instructions
 from tests.conftest import Site, build_entrypoints
 from tests.support.graphs import load_graph, save_graph
 
@@ -77,8 +78,10 @@ def test_integers_are_multiplied(site: Site) -> None:
     record = graphs(site)["dynamic"]
     library = site.directory / "quantized/_precompiled/bundle" / record["libraries"]["native"]
     # Of a few rows, and weights that are fixed, the library has its own function for it.
-    native, *_ = variants_for_this_machine(["native"], torch.cpu.get_capabilities())
-    ours = (native.has_vnni or native.has_fma) and "weights" in record
+    native, *_ = variants_for_this_machine(["native"])
+    ours = (
+        Instructions(native.requires).has_vnni or Instructions(native.requires).has_fma
+    ) and "weights" in record
     assert (b"aoti_torch_cpu__int_mm" in library.read_bytes()) != ours
 
 

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from hatch_precompile.config.variants import Variant
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from hatch_precompile.torch_internals.layers.steps import depends_on
 from tests.support.graphs import OPERATORS
 from tests.support.headers import settings_of_a_build
+from tests.support.variants import a_variant
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
@@ -105,7 +105,7 @@ def compiled(model: nn.Module, *inputs: torch.Tensor) -> tuple[CompiledGraph, An
     """The graph of a call, the call's answer from it, and what oneDNN ran for that, in words."""
     graphs: list[CompiledGraph] = []
     # Layers of float32 are oneDNN's, then: our own are in test_panels.py.
-    without_vectors = Variant("here", ("sse", "sse2"), {})
+    without_vectors = a_variant("here", ("sse", "sse2"))
 
     def backend(gm: Any, example_inputs: Any) -> Any:
         call, graph = compile_graph(gm, example_inputs, [without_vectors], OPERATORS, fixed_weights=True)
@@ -261,7 +261,7 @@ def test_what_a_call_returns_is_the_callers_to_change() -> None:
 
     def backend(gm: Any, example_inputs: Any) -> Any:
         capabilities = tuple(name for name, value in torch.cpu.get_capabilities().items() if value is True)
-        variants = [Variant("here", capabilities, {})]
+        variants = [a_variant("here", capabilities)]
         return compile_graph(gm, example_inputs, variants, OPERATORS, fixed_weights=True)[0]
 
     torch._dynamo.reset()

@@ -11,15 +11,16 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
+from hatch_precompile.backends.x86_64.layers.winograd import convolution
+from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.torch_internals import inductor
-from hatch_precompile.torch_internals.layers.winograd import convolution
 from tests.support.graphs import load_graph, save_graph
 from tests.support.layers import CAPABILITIES, compiled, multiplied_by_onednn, variant
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
 # What a graph multiplies with points.
-STEP = "points_here"
+STEP = "x86_64:points_here"
 
 
 class Picture(nn.Module):
@@ -79,7 +80,7 @@ def test_any_size_agrees(
     inputs[2] = torch.randn(2, channels, 14, 28)[..., ::2]
     call, _, steps = compiled(model, of, *inputs)
     # What oneDNN would be packed for are the sizes of each.
-    assert steps == ["finite", *[STEP] * (1 if of.has_avx512 else len(inputs))]
+    assert steps == ["finite", *[STEP] * (1 if Instructions(of.requires).has_avx512 else len(inputs))]
     answers, ran = multiplied_by_onednn(call, "convolution", capfd)
     assert not ran
     with torch.no_grad():
@@ -238,7 +239,7 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
     for model, x in ((Normed(32), torch.randn(2, 32, 9, 9)), (Making(), torch.randn(1, 16, 10, 10))):
         call, graph, steps = compiled(model, variant("native"), x)
         assert graph.why_python == "no C++"
-        assert "in_points" in steps
+        assert "x86_64:in_points" in steps
         assert STEP not in steps
         with torch.no_grad():
             expected = model(x)

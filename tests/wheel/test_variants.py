@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.config.variants import _needed
+from hatch_precompile.backends.x86_64.levels import needed
 from tests.conftest import ZOO, Site, build_entrypoints
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the levels of x86-64")
 
 LEVELS = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"]
 HERE = {name for name, value in torch.cpu.get_capabilities().items() if value is True}
-RUNNABLE = [level for level in LEVELS if HERE.issuperset(_needed(level))]
+RUNNABLE = [level for level in LEVELS if HERE.issuperset(needed(level))]
 BUILT = RUNNABLE[-3:]
 
 
@@ -51,7 +51,7 @@ def libraries_of(site: Site, variant: str) -> set[str]:
 def test_the_model_is_traced_once_and_compiled_for_each(site: Site, said: list[str]) -> None:
     manifest = manifest_of(site)
     assert [variant["name"] for variant in manifest["variants"]] == BUILT
-    assert [variant["requires"] for variant in manifest["variants"]] == [list(_needed(v)) for v in BUILT]
+    assert [variant["requires"] for variant in manifest["variants"]] == [list(needed(v)) for v in BUILT]
     graphs = manifest["graphs"]
     assert all(set(graph["libraries"]) == set(BUILT) for graph in graphs)
     assert sum("compiling" in line for line in said) == len(graphs)
@@ -72,7 +72,7 @@ def test_the_one_that_is_asked_for_is_used(site: Site, variant: str) -> None:
 
 def _lacking(variant: str) -> list[str]:
     """What a processor lacks that can run the one below and not this."""
-    return sorted(set(_needed(variant)) - set(_needed(LEVELS[LEVELS.index(variant) - 1])))
+    return sorted(set(needed(variant)) - set(needed(LEVELS[LEVELS.index(variant) - 1])))
 
 
 @pytest.mark.parametrize("variant", BUILT)

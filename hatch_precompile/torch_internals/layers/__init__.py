@@ -1,1 +1,1 @@
-"""Products of layers: by which function, in which precision, and what of fixed weights is made once."""
+"""What of fixed weights is made once, and functions of ours that the library of a graph has."""

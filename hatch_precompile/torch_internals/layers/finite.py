@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from hatch_precompile.torch_internals.layers.own_functions import lowers_itself
+from hatch_precompile.torch_internals.layers.steps import own_step
 
-__all__ = ["STEPS", "finite"]
+__all__ = ["finite"]
 
 
 def finite(weight: Any) -> Any:
@@ -20,6 +21,4 @@ def finite(weight: Any) -> Any:
 
 
 lowers_itself(finite)
-
-STEPS = {finite: "finite"}
-"""What the runtime does by itself (templates/weights.py), and its name for it."""
+own_step(finite, "finite")

@@ -25,7 +25,7 @@ __all__ = [
 OTHERWISE = """
 #ifndef PRECOMPILED_OTHERWISE
 #define PRECOMPILED_OTHERWISE
-// Set while a build verifies (verify/other_processors.py): what the processor decides is decided otherwise.
+// Set while a build verifies (other_processors.py): what the processor decides is decided otherwise.
 extern "C" { __attribute__((weak, visibility("default"))) bool precompiled_otherwise = false; }
 #endif
 """

@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.layers import finite, panels, winograd
-
 __all__ = [
     "CAST",
+    "EVERYWHERE",
     "VIEWS",
     "added",
     "as_step",
@@ -22,13 +21,29 @@ __all__ = [
     "depends_on",
     "is_dense",
     "may_share_memory",
+    "own_step",
     "returned",
 ]
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-_OWN: dict[Callable[..., Any], str] = {**finite.STEPS, **panels.STEPS, **winograd.STEPS}
-"""What the runtime does by itself, with its names for it."""
+_OWN: dict[Callable[..., Any], str] = {}
+"""Targets of nodes that are no operators of torch's, with the runtime's names for them."""
+EVERYWHERE: dict[str, str] = {}
+"""The names of those that ask the processor, and of what they do on each that the variant is for."""
+
+
+def own_step(target: Callable[..., Any], name: str, *, everywhere: str = "") -> None:
+    """Have a target of nodes be a step.
+
+    name: of the function in the runtime; that of a backend, whose folder in templates/backends/ has it, has
+    the name of the backend before it, as in `x86_64:in_panels`
+    everywhere: where the step asks the processor, the one that does not
+    """
+    _OWN[target] = name
+    if everywhere:
+        EVERYWHERE[name] = everywhere
+
 
 VIEWS = {
     *(aten.permute.default, aten.t.default, aten.transpose.int, aten.view.default, aten.reshape.default),

@@ -7,23 +7,27 @@ Seen in torch 2.13.0 (torch/_inductor/freezing.py: `enforce_output_layout`, whic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from hatch_precompile.torch_internals.layers import winograd
 from hatch_precompile.torch_internals.layers.steps import may_share_memory
 
-__all__ = ["keep_strides"]
+__all__ = ["gives_channels_last", "keep_strides"]
 
 aten = torch.ops.aten
 
-_GIVE_OTHERS = (torch.ops.mkldnn._convolution_pointwise.default, winograd.convolution)
+_GIVE_OTHERS: list[Callable[..., Any]] = [torch.ops.mkldnn._convolution_pointwise.default]
 # What they give depends on how their input lies in memory.
 _SEE_STRIDES = {aten.as_strided.default, aten.as_strided_scatter.default}
+
+
+def gives_channels_last(target: Callable[..., Any]) -> None:
+    """Of the target of nodes: what it gives is laid out so, whatever the values of its nodes say."""
+    _GIVE_OTHERS.append(target)
 
 
 def keep_strides(graph: Any) -> None:

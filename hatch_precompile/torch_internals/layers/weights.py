@@ -9,7 +9,7 @@ Seen in torch 2.13.0 (torch/_inductor/constant_folding.py).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
@@ -17,8 +17,14 @@ from typing import Any
 import torch
 
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.layers.packing import Packing, pack_layers
-from hatch_precompile.torch_internals.layers.steps import VIEWS, as_step, can_be_a_step, is_dense, returned
+from hatch_precompile.torch_internals.layers.steps import (
+    EVERYWHERE,
+    VIEWS,
+    as_step,
+    can_be_a_step,
+    is_dense,
+    returned,
+)
 from hatch_precompile.torch_internals.layers.strides import keep_strides
 
 __all__ = ["WATCHED", "Plan", "computed", "prepared_inputs", "separate"]
@@ -45,12 +51,10 @@ class Plan:
 
     def the_same_everywhere(self) -> Plan:
         """The same, with nothing packed as the processor is."""
-        steps = ((_EVERYWHERE.get(name, name), *arguments) for name, *arguments in self.steps)
+        steps = ((EVERYWHERE.get(name, name), *arguments) for name, *arguments in self.steps)
         return replace(self, steps=tuple(steps))
 
 
-# The runtime's names of steps that ask the processor, and what they do on those that the variant is for.
-_EVERYWHERE = {"packed_here": "in_panels", "points_here": "in_points"}
 # Those that refuse a weight, and what hands it on.
 _OF_ANY = {"finite": "aten.alias.default"}
 
@@ -62,18 +66,19 @@ def separate(
     gm: Any,
     inputs: Sequence[Any],
     weights: Iterable[int],
-    packing: Packing,
+    prepack: Callable[[Any, set[Any]], None],
 ) -> tuple[list[Any], Plan] | None:
     """Take what depends on weights alone out of a graph, which is changed.
 
-    weights: the numbers of the inputs that are parameters and buffers. Returns the inputs that the graph has
-    now, and the plan; None where nothing depends on weights alone.
+    weights: the numbers of the inputs that are parameters and buffers
+    prepack: changes a graph, which it is given with the nodes of its weights (`Compiler.prepack`)
+    Returns the inputs that the graph has now, and the plan; None where nothing depends on weights alone.
     """
     graph = gm.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     fixed = {placeholders[number] for number in weights} - _written(graph)
     fixed = {node for node in fixed if is_dense(node.meta.get("val"))}
-    pack_layers(graph, fixed, packing)
+    prepack(graph, fixed)
     apart = _apart(graph, fixed)
     _make_once(graph, apart)
     keep_strides(graph)

@@ -12,7 +12,6 @@ Seen in torch 2.13.0 (torch/_inductor/kernel/mm.py, torch/csrc/inductor/aoti_tor
 from __future__ import annotations
 
 import contextlib
-import platform
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,7 +86,7 @@ def linear_layers_by_processor() -> Iterator[None]:
     from torch._inductor.lowering import lowerings
 
     aten = torch.ops.aten
-    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available():
+    if not torch.backends.mkldnn.is_available():
         yield
         return
     fused = torch.ops.mkldnn._linear_pointwise

@@ -23,13 +23,14 @@ from hatch_precompile.torch_internals.layers.own_functions import (
     lowered,
     lowers_itself,
 )
+from hatch_precompile.torch_internals.layers.steps import own_step
+from hatch_precompile.torch_internals.rounding import rounds_factors
 
 __all__ = [
     "COLUMNS",
     "FUNCTIONS",
     "FEW_ROWS",
     "FEW_ROWS_OF_AVX512",
-    "STEPS",
     "WORDS_AT_ONCE",
     "bfloat16_layer",
     "in_panels",
@@ -75,8 +76,8 @@ def packed_here(weight: Any) -> Any:
     return in_panels(weight)
 
 
-STEPS = {in_panels: "in_panels", packed_here: "packed_here"}
-"""What the runtime does by itself (templates/weights.py), and its name for it."""
+own_step(in_panels, "x86_64:in_panels")
+own_step(packed_here, "x86_64:packed_here", everywhere="x86_64:in_panels")
 
 
 def layer(x: Any, weight: Any, bias: Any, n: int) -> Any:
@@ -121,6 +122,8 @@ def int8_layer(x: Any, weight: Any, n: int) -> Any:
 
 for _target in (in_panels, packed_here, layer, bfloat16_layer, int8_layer):
     lowers_itself(_target)
+rounds_factors(bfloat16_layer, "bfloat16")
+rounds_factors(int8_layer, "int8")
 
 
 def _name_for(x: Any, weight: Any) -> str:

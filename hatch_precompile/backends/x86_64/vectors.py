@@ -1,18 +1,15 @@
-"""Which architecture inductor compiles for, and which vectors of a CPU it writes for."""
+"""Which vectors of an x86-64 processor inductor writes for."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import platform
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import Any
 
-from hatch_precompile.config.variants import Variant
-from hatch_precompile.errors import BuildError
-from hatch_precompile.torch_versions import way
+from hatch_precompile.torch_internals.architecture import vectors_from
 
-__all__ = ["vectors_within", "with_settings_of"]
+__all__ = ["vectors_within"]
 
 # The compiler's flags for vectors, and torch's names for what they need.
 _VECTOR_FLAGS = {
@@ -58,60 +55,19 @@ def _plain(isa: Any) -> Any:
     return known[1]
 
 
-@contextlib.contextmanager
-def with_settings_of(variant: Variant) -> Iterator[None]:
-    """Have inductor compile with a variant's settings."""
-    import torch._inductor.config as inductor_config
-
-    named = "cpp.march" in variant.settings
-    if not named or way("the architecture that is compiled for") == "a setting":
-        with inductor_config.patch(variant.settings):
-            yield
-        return
-    settings = dict(variant.settings)
-    march = settings.pop("cpp.march")
-    with inductor_config.patch(settings), _architecture(str(march)):
-        yield
-
-
-@contextlib.contextmanager
-def _architecture(march: str) -> Iterator[None]:
-    """Torch 2.11 compiles for the machine that it is on."""
-    from torch._inductor import cpp_builder
-
-    flags = cpp_builder._get_optimization_cflags
-
-    def flags_for_it(*args: Any, **kwargs: Any) -> tuple[list[str], list[str]]:
-        compiling, linking = flags(*args, **kwargs)
-        for_others = [f"march={march}" if flag == "march=native" else flag for flag in compiling]
-        if for_others == compiling:
-            raise BuildError("torch has no flag for the architecture that could be replaced")
-        return for_others, linking
-
-    cpp_builder._get_optimization_cflags = flags_for_it
-    try:
-        yield
-    finally:
-        cpp_builder._get_optimization_cflags = flags
-
-
-@contextlib.contextmanager
-def vectors_within(capabilities: Collection[str]) -> Iterator[None]:
+def vectors_within(capabilities: Collection[str]) -> AbstractContextManager[None]:
     """Have inductor write for the widest vectors that need nothing but these capabilities.
 
     Left alone it takes all this machine has: code for any processor with AVX-512 would need the AMX of
-    the machine it was built on. One that is unknown here is out of bounds, but for another architecture's.
+    the machine it was built on. One that is unknown here is out of bounds.
     """
-    from torch._inductor import cpu_vec_isa
-
-    of_this_machine = cpu_vec_isa.valid_vec_isa_list
 
     def needed(isa: Any) -> set[str]:
         return {_VECTOR_FLAGS.get(flag, flag) for flag in isa.build_arch_flags().split()}
 
-    def within() -> list[Any]:
-        if platform.machine() not in ("x86_64", "AMD64"):
-            return list(of_this_machine())
+    def within(of_this_machine: Callable[[], list[Any]]) -> list[Any]:
+        from torch._inductor import cpu_vec_isa
+
         if not _ASKED & set(capabilities):
             known = (cpu_vec_isa.VecAVX512, cpu_vec_isa.VecAVX2)
             every = [_plain(isa) for isa in cpu_vec_isa.supported_vec_isa_list if isinstance(isa, known)]
@@ -121,8 +77,4 @@ def vectors_within(capabilities: Collection[str]) -> Iterator[None]:
             found += [each for each in (isa, _plain(isa)) if needed(each) <= set(capabilities)][:1]
         return found
 
-    cpu_vec_isa.valid_vec_isa_list = within
-    try:
-        yield
-    finally:
-        cpu_vec_isa.valid_vec_isa_list = of_this_machine
+    return vectors_from(within)

@@ -14,42 +14,12 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from hatch_precompile.torch_internals.layers.panels import bfloat16_layer, int8_layer
-
-__all__ = ["multiplied_as", "narrow_layers", "narrowed"]
+__all__ = ["narrow_layers", "narrowed"]
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
 # How often each number of a factor is used, from which on rounding it first makes up for itself.
 _WORTH_ROUNDING = 64
-
-
-# By name, without their overloads.
-_PRODUCTS = {
-    *("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution"),
-    *("mkldnn::_linear_pointwise", "mkldnn::_convolution_pointwise"),
-    "aten::_scaled_dot_product_flash_attention_for_cpu",
-}
-
-
-def multiplied_as(graph: Any) -> str:
-    """What a graph rounds factors to: "int8", "bfloat16" or nothing. A difference in the last digit becomes
-    one of that size, whoever computes it."""
-    found = ""
-    for node in graph.nodes:
-        if node.target is int8_layer:
-            return "int8"
-        if node.target is bfloat16_layer:
-            found = "bfloat16"
-        name = node.target._schema.name if isinstance(node.target, torch._ops.OpOverload) else ""
-        if name == "aten::_int_mm":
-            return "int8"
-        if name in _PRODUCTS and any(
-            isinstance(value := each.meta.get("val"), torch.Tensor) and value.dtype is torch.bfloat16
-            for each in node.all_input_nodes
-        ):
-            found = "bfloat16"
-    return found
 
 
 def narrow_layers(graph: Any) -> None:

@@ -1,7 +1,7 @@
 """What the processor decides where a wheel runs, decided as on another one.
 
 Which library multiplies matrices, and the order in which weights are packed for it, is chosen where code runs
-(torch_internals/layers). What is not chosen on the build machine would be verified nowhere.
+(layers/). What is not chosen on the build machine would be verified nowhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ __all__ = ["OtherProcessors"]
 
 
 class OtherProcessors:
-    """For one runtime, which has loaded nothing yet."""
+    """A policy for one runtime, which has loaded nothing yet."""
+
+    words = " (as other processors would run it)"
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
@@ -61,4 +63,4 @@ class OtherProcessors:
 
     def _weights(self) -> Any:
         """The module that packs weights, if there are any to pack."""
-        return sys.modules.get(f"{self._runtime.__name__}.weights")
+        return sys.modules.get(f"{self._runtime.__name__}.backends.x86_64.steps")

@@ -15,16 +15,18 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, FUNCTIONS
 from hatch_precompile.torch_internals.layers.own_functions import (
     call_laid_out,
     calls_c_functions,
     lowered,
     lowers_itself,
 )
-from hatch_precompile.torch_internals.layers.panels import COLUMNS, FUNCTIONS
+from hatch_precompile.torch_internals.layers.steps import own_step
+from hatch_precompile.torch_internals.layers.strides import gives_channels_last
 from hatch_precompile.torch_internals.sizes import value_in_sample
 
-__all__ = ["STEPS", "convolution", "is_worth_points", "points_here"]
+__all__ = ["convolution", "is_worth_points", "points_here"]
 
 aten = torch.ops.aten
 
@@ -65,8 +67,7 @@ def points_here(weight: Any, packed: tuple[Sequence[int], Sequence[int]] | None)
     return weight
 
 
-STEPS = {points_here: "points_here"}
-"""What the runtime does by itself (templates/weights.py), and its name for it."""
+own_step(points_here, "x86_64:points_here", everywhere="x86_64:in_points")
 
 
 def convolution(x: Any, weight: Any, bias: Any, padding: Sequence[int], filters: int, relu: bool) -> Any:
@@ -99,6 +100,7 @@ def convolution(x: Any, weight: Any, bias: Any, padding: Sequence[int], filters:
 
 for _target in (points_here, convolution):
     lowers_itself(_target)
+gives_channels_last(convolution)
 
 
 def _channels_last(shape: Sequence[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.torch_internals.layers.own_functions import (
     OTHERWISE,
     call_of,
@@ -219,14 +220,14 @@ void product(const Item* x, int64_t m, int64_t k, const int8_t* w, int64_t n, in
 
 
 @contextlib.contextmanager
-def int8_products_by_processor(capabilities: tuple[str, ...]) -> Iterator[None]:
+def int8_products_by_processor(cpu: Instructions) -> Iterator[None]:
     """Have products of int8 matrices that are lowered while the block runs choose what multiplies them where
-    they run. capabilities: what each processor that runs them has."""
+    they run. cpu: what each processor that runs them has."""
     from torch._inductor.lowering import lowerings
 
     target = torch.ops.aten._int_mm.default
     before = lowerings[target]
-    if not {"avx2"} <= set(capabilities) or "avx512_vnni" in capabilities:
+    if not cpu.has_avx2 or cpu.has_vnni:
         yield
         return
     lowerings[target] = _int_mm(before)

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from hatch_precompile.config.variants import Variant
-from hatch_precompile.torch_internals.layers import panels, winograd
+from hatch_precompile.backends.x86_64.layers import panels, winograd
+from hatch_precompile.backends.x86_64.layers.precision import narrowed
+from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.torch_internals.layers.finite import finite
-from hatch_precompile.torch_internals.layers.precision import narrowed
 from hatch_precompile.torch_internals.layers.steps import CAST, added, depends_on, is_dense, returned
 from hatch_precompile.torch_internals.sizes import value_in_sample
 
@@ -38,29 +38,29 @@ class Packing:
     narrow: whether layers of float32 become such of bfloat16
     """
 
-    variant: Variant
+    cpu: Instructions
     narrow: bool
 
     @property
     def few_rows(self) -> int:
         """Up to which layers are ours on a processor with AVX-512."""
-        return panels.FEW_ROWS_OF_AVX512 if self.variant.has_avx512 else panels.FEW_ROWS
+        return panels.FEW_ROWS_OF_AVX512 if self.cpu.has_avx512 else panels.FEW_ROWS
 
     def takes(self, *dtypes: torch.dtype) -> bool:
         """Whether layers of these are packed."""
         kind = set(dtypes)
-        return kind == {torch.float32} or (kind == {torch.bfloat16} and self.variant.has_bfloat16)
+        return kind == {torch.float32} or (kind == {torch.bfloat16} and self.cpu.has_bfloat16)
 
     def is_ours(self, x: Any) -> bool:
         """Whether layers of this input are for our own functions."""
         dtype, rows = x.meta["val"].dtype, _rows(x)
         if dtype in (torch.uint8, torch.int8):
             # Without VNNI by 16-bit numbers, and the processor may have it all the same.
-            few = self.few_rows if self.variant.has_vnni else panels.FEW_ROWS
-            return self.variant.has_fma and (self.variant.has_tiles or rows <= few)
+            few = self.few_rows if self.cpu.has_vnni else panels.FEW_ROWS
+            return self.cpu.has_fma and (self.cpu.has_tiles or rows <= few)
         if dtype == torch.bfloat16 or self.narrow:
-            return self.variant.has_bfloat16 and rows <= self.few_rows
-        return self.variant.has_fma and (not self.variant.has_avx512 or rows <= self.few_rows)
+            return self.cpu.has_bfloat16 and rows <= self.few_rows
+        return self.cpu.has_fma and (not self.cpu.has_avx512 or rows <= self.few_rows)
 
     def is_worth(self, x: Any, *weights: Any) -> bool:
         """Whether packing them makes up for what it costs at each call."""
@@ -156,7 +156,7 @@ def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None
     if base.dtype != torch.int8 or not base.is_contiguous() or min(base.shape) < 1:
         return
     with graph.inserting_before(node):
-        if packing.variant.has_vnni:
+        if packing.cpu.has_vnni:
             packed = _in_words(graph, weight, 4, panels.WORDS_AT_ONCE)
         else:
             packed = _in_words(graph, weight, 2, 1)
@@ -392,11 +392,11 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) 
     last = node
     with graph.inserting_before(node):
         weight = added(graph, finite, weight)
-        if packing.variant.has_fma and winograd.is_worth_points(node):
+        if packing.cpu.has_fma and winograd.is_worth_points(node):
             following = _only_user(node)
             relu = following is not None and following.target is aten.relu.default
             last = following if relu else node
-            packed = None if packing.variant.has_avx512 else (padding, sizes)
+            packed = None if packing.cpu.has_avx512 else (padding, sizes)
             points = added(graph, winograd.points_here, weight, packed)
             channels = base.shape[0]
             layer = graph.call_function(winograd.convolution, (x, points, bias, padding, channels, relu))

@@ -1,0 +1,71 @@
+"""Kinds of hardware, a folder each: which there are, and which of their variants this machine builds."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import platform
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+
+from hatch_precompile.backends.base import Backend, Variant
+from hatch_precompile.errors import ConfigError
+
+__all__ = ["backend", "backends_of", "every", "known", "most_demanding", "variants_for_this_machine"]
+
+
+@cache
+def backend(name: str) -> Backend:
+    """The backend of that name."""
+    found: Backend = importlib.import_module(f"{__name__}.{name}").BACKEND
+    return found
+
+
+def every() -> list[Backend]:
+    """All there are, by name."""
+    return [backend(each.name) for each in pkgutil.iter_modules(__path__) if each.ispkg]
+
+
+def known() -> tuple[str, ...]:
+    """The names of variants."""
+    natives = dict.fromkeys(each.native for each in every())
+    return (*natives, *(name for each in every() for name in each.variants))
+
+
+def backends_of(name: str) -> list[Backend]:
+    """Those of this machine that have a variant of that name; with an empty name all of this machine."""
+    return [each for each in every() if each.is_here() and name in ("", each.native, *each.variants)]
+
+
+def most_demanding(names: Collection[str]) -> Iterator[str]:
+    """Of these variants the most demanding of each backend, where it is not for any machine."""
+    return filter(None, (each.most_demanding(names) for each in every()))
+
+
+def variants_for_this_machine(names: Sequence[str], table: str = "") -> list[Variant]:
+    """The declared variants, checked against this machine.
+
+    table: where the author wrote them, for errors. Raises ConfigError for an unknown name and for a
+    variant this machine cannot run: what cannot be run here cannot be verified here.
+    """
+    key = f"{table}.variants" if table else "variants"
+    return [_variant(name, key) for name in names]
+
+
+def _variant(name: str, key: str) -> Variant:
+    if name not in known():
+        names = ", ".join(f'"{each}"' for each in known())
+        raise ConfigError(f'{key}: unknown variant "{name}"; known: {names}')
+    here = backends_of(name)
+    if not here:
+        raise ConfigError(f'{key}: "{name}" cannot be built on {platform.machine()}')
+    owner = here[0]
+    if name == owner.native:
+        return owner.native_variant(owner.capabilities())
+    variant = owner.variant(name)
+    if missing := owner.missing(variant):
+        raise ConfigError(
+            f'{key}: this machine cannot run "{name}", '
+            f"its {owner.hardware} has no {', '.join(missing)}; build on one that has"
+        )
+    return variant

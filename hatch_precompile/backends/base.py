@@ -1,0 +1,127 @@
+"""What a backend is: a kind of hardware that code is built for, as x86-64 or 64-bit Arm.
+
+Each is a folder beside this file, found by its name, whose module has its `Backend` as `BACKEND`. A folder of
+the same name in templates/backends/ says what a machine has where a wheel runs. Reading a configuration asks
+backends for names, so they import nothing heavy; what needs torch's compiler is in what `compiler()` returns.
+"""
+
+from __future__ import annotations
+
+import platform
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+__all__ = ["Backend", "Compiler", "Policy", "Variant"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One level of a backend that libraries are built for.
+
+    requires: capabilities of a machine, in the words of its backend: code for it uses these and no others
+    settings: inductor's configuration
+    backend: the name of the backend
+    """
+
+    name: str
+    requires: tuple[str, ...]
+    settings: dict[str, Any]
+    backend: str
+
+
+class Policy(Protocol):
+    """One more way in which verification calls each sample, beside the plain calls: something that the
+    machine decides where the wheel runs is decided otherwise."""
+
+    words: str
+    """What follows the sample in messages, with a blank before it."""
+
+    def would_decide(self) -> bool:
+        """Whether anything that has run would run in another way."""
+
+    def deciding(self) -> AbstractContextManager[None]:
+        """It is decided otherwise while the block runs."""
+
+
+class Compiler:
+    """How inductor compiles for a backend. As it stands: as inductor does it by itself."""
+
+    def compiling(self, variant: Variant) -> AbstractContextManager[None]:
+        """Inductor is set for a variant while the block compiles one graph; its `settings` are set already.
+        Here belong vectors, lowerings, and what writes the calling code."""
+        return nullcontext()
+
+    def prepack(self, graph: Any, fixed: set[Any], variant: Variant, *, narrow: bool) -> None:
+        """Change a graph of ATen operators to take weights in the layout that layers multiply fastest.
+
+        fixed: the nodes of weights that do not change: what is computed of these alone leaves the graph
+        afterwards, and runs once for each instance (torch_internals/layers/weights.py)
+        narrow: whether layers of float32 become such of bfloat16
+        """
+
+    def rewrite(self, graph: Any, variant: Variant, *, narrow: bool, inference: bool) -> None:
+        """Change a graph of ATen operators, after `prepack`, whether weights are fixed or not.
+
+        inference: whether it is called without gradients
+        """
+
+
+class Backend(ABC):
+    """A kind of hardware. Its variants: their names, what a machine must have for each, what this one has."""
+
+    name: ClassVar[str]
+    """Of its folders, and in manifests."""
+    machines: ClassVar[frozenset[str]] = frozenset()
+    """What `platform.machine()` calls the machines that build for it."""
+    hardware: ClassVar[str] = "CPU"
+    """What a person calls it."""
+    variants: ClassVar[tuple[str, ...]]
+    """Names, the most demanding last."""
+    native: ClassVar[str] = "native"
+    """The name of the variant for the machine that builds. It stands for what that machine has."""
+    in_bfloat16: ClassVar[tuple[str, ...]] = ()
+    """Those of the variants for machines that multiply bfloat16."""
+    libraries: ClassVar[frozenset[str]] = frozenset()
+    """What its libraries may need beside what any torch brings: torch has it where the code can run, so that
+    it counts for no platform's tag."""
+
+    def is_here(self) -> bool:
+        """Whether this machine builds for it."""
+        return platform.machine() in self.machines
+
+    @abstractmethod
+    def capabilities(self) -> frozenset[str]:
+        """What this machine has, by the names in `Variant.requires`."""
+
+    @abstractmethod
+    def variant(self, name: str) -> Variant:
+        """The variant of one of the names in `variants`."""
+
+    @abstractmethod
+    def native_variant(self, capabilities: Collection[str]) -> Variant:
+        """That for a machine which has these: never more than can be asked for where a wheel runs."""
+
+    def missing(self, variant: Variant) -> list[str]:
+        """What this machine lacks to run a variant, which can then not be verified here."""
+        here = self.capabilities()
+        return [each for each in variant.requires if each not in here]
+
+    def most_demanding(self, names: Collection[str]) -> str | None:
+        """Of these variants; None where every machine can run them."""
+        demanding = [name for name in self.variants[1:] if name in names]
+        return demanding[-1] if demanding else None
+
+    def multiplies_bfloat16(self, variant: Variant) -> bool:
+        """Whether each machine that runs it does, so that float32 layers may be made such."""
+        return False
+
+    def compiler(self) -> Compiler:
+        """Imports torch's compiler where it is not plain inductor."""
+        return Compiler()
+
+    def policies(self, runtime: Any) -> Sequence[Policy]:
+        """For verification. runtime: the package `_precompiled` of a wheel, which has loaded nothing yet."""
+        return ()

@@ -1,0 +1,40 @@
+"""How inductor compiles for x86-64: with vectors of a level, and with layers that are ours."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from hatch_precompile.backends.base import Compiler, Variant
+from hatch_precompile.backends.x86_64.layers.contiguous import contiguous_convolutions
+from hatch_precompile.backends.x86_64.layers.epilogues import epilogues_that_keep_nan
+from hatch_precompile.backends.x86_64.layers.integers import int8_products_by_processor
+from hatch_precompile.backends.x86_64.layers.linear import linear_layers_by_processor
+from hatch_precompile.backends.x86_64.layers.packing import Packing, pack_layers
+from hatch_precompile.backends.x86_64.layers.precision import narrow_layers
+from hatch_precompile.backends.x86_64.levels import Instructions
+from hatch_precompile.backends.x86_64.vectors import vectors_within
+
+__all__ = ["X86Compiler"]
+
+
+class X86Compiler(Compiler):
+    @contextlib.contextmanager
+    def compiling(self, variant: Variant) -> Iterator[None]:
+        with (
+            vectors_within(variant.requires),
+            linear_layers_by_processor(),
+            epilogues_that_keep_nan(),
+            int8_products_by_processor(Instructions(variant.requires)),
+        ):
+            yield
+
+    def prepack(self, graph: Any, fixed: set[Any], variant: Variant, *, narrow: bool) -> None:
+        pack_layers(graph, fixed, Packing(Instructions(variant.requires), narrow))
+
+    def rewrite(self, graph: Any, variant: Variant, *, narrow: bool, inference: bool) -> None:
+        if narrow:
+            narrow_layers(graph)
+        if inference:
+            contiguous_convolutions(graph)
