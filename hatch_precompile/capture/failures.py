@@ -12,7 +12,7 @@ import hatch_precompile
 from hatch_precompile.capture.parent import TRACEBACK
 from hatch_precompile.errors import BuildError, CaptureError
 from hatch_precompile.runtime import runtime_directory
-from hatch_precompile.torch_internals import graph_break_reasons, is_compilers_error, last_line
+from hatch_precompile.tracing import graph_break_reasons, is_compilers_error, last_line
 
 __all__ = ["failure", "models_own"]
 

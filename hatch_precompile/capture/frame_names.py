@@ -13,7 +13,7 @@ from hatch_precompile.looking import attribute, has
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
 from hatch_precompile.target.finding import Declared
-from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["FrameName", "frame_name", "home_of"]
 

@@ -26,6 +26,7 @@ from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
 from hatch_precompile.capture.parent import Request
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
+from hatch_precompile.inductor import CompiledGraph, Numbers, capture_settings, compile_graph
 from hatch_precompile.lower.bytecode import lower_code, portable_code
 from hatch_precompile.lower.conditions import conditions_of, require_free
 from hatch_precompile.lower.entries import LoweredEntry, write_entry
@@ -63,14 +64,10 @@ from hatch_precompile.target.finding import (
 from hatch_precompile.target.resized import in_words, resized
 from hatch_precompile.target.samples import samples_of
 from hatch_precompile.target.workload import recorded_calls
-from hatch_precompile.torch_internals import (
+from hatch_precompile.tracing import (
     NO_OPERATIONS,
-    CompiledGraph,
     FrameTrace,
-    Numbers,
-    capture_settings,
     changes_grad_mode,
-    compile_graph,
     compiled_graph,
     compiling_with,
     graph_break_reasons,
@@ -80,7 +77,7 @@ from hatch_precompile.torch_internals import (
     tracing_frames,
     wants_fullgraph,
 )
-from hatch_precompile.torch_internals.guardtree import GuardNode, GuardRecorder
+from hatch_precompile.tracing.guardtree import GuardNode, GuardRecorder
 
 __all__ = ["capture"]
 

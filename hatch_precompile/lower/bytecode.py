@@ -18,7 +18,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import is_a
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import random_calls
+from hatch_precompile.tracing import random_calls
 
 __all__ = ["LoweredCode", "lower_code", "portable_code"]
 

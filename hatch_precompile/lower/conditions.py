@@ -16,7 +16,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import is_a
 from hatch_precompile.lower.guards.text import user_line
 from hatch_precompile.records import Conditions, FixedValue, TensorInput
-from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
 __all__ = ["conditions_of", "require_free"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from hatch_precompile.errors import BuildError
+from hatch_precompile.inductor import CompiledGraph
 from hatch_precompile.records import MARSHAL, GraphRecord
-from hatch_precompile.torch_internals import CompiledGraph
 
 __all__ = ["write_graph"]
 

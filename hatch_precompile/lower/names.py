@@ -29,11 +29,11 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.inductor.operators import backward_of, operator_name
 from hatch_precompile.looking import attribute, class_name, dict_of, is_a, is_exactly, modules, qualname_of
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.guardtree import GuardNode
-from hatch_precompile.torch_internals.operators import backward_of, operator_name
+from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["NAME_IT", "Namer", "Step", "is_plain", "naming", "step"]
 

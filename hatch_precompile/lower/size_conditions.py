@@ -11,7 +11,7 @@ from types import CodeType
 
 import torch
 
-from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
 __all__ = ["Declared", "SizeCondition", "size_conditions"]
 

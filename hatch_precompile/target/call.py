@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from hatch_precompile.torch_internals.pytrees import children
-from hatch_precompile.torch_internals.tensors import without_subclass
+from hatch_precompile.tracing.pytrees import children
+from hatch_precompile.tracing.tensors import without_subclass
 
 __all__ = ["Sample", "copied", "copy_of", "gives_no_gradient", "mode_context", "raised_eagerly"]
 

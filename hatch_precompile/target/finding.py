@@ -19,7 +19,7 @@ from hatch_precompile.looking import dict_of
 from hatch_precompile.target.call import Sample
 from hatch_precompile.target.observing import calls_observed
 from hatch_precompile.target.references import find_reference
-from hatch_precompile.torch_internals import (
+from hatch_precompile.tracing import (
     below_decorators,
     enters_a_context,
     inside_compile,

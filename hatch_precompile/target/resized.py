@@ -10,7 +10,7 @@ from hatch_precompile.config import Entrypoint
 from hatch_precompile.target.call import Sample, copied
 from hatch_precompile.target.dynamic import declared_sizes
 from hatch_precompile.target.finding import Target
-from hatch_precompile.torch_internals.tensors import like_stretched
+from hatch_precompile.tracing.tensors import like_stretched
 
 __all__ = ["Sizes", "in_words", "resizable", "resized"]
 

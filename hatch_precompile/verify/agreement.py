@@ -21,7 +21,7 @@ import torch
 
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.looking import attribute, dict_of, is_a
-from hatch_precompile.torch_internals.pytrees import children, inner_tensors, plain
+from hatch_precompile.tracing.pytrees import children, inner_tensors, plain
 
 __all__ = ["Agreement", "compare", "run_backward"]
 

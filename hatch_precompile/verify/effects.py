@@ -28,7 +28,7 @@ from hatch_precompile.looking import (
     qualname_of,
 )
 from hatch_precompile.runtime import RUNTIME_PACKAGE
-from hatch_precompile.torch_internals.tensors import version_of, without_subclass
+from hatch_precompile.tracing.tensors import version_of, without_subclass
 from hatch_precompile.verify.agreement import compare
 
 __all__ = ["Effects", "Place", "differing", "kept", "roots_of"]

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.guards.function import LoweredGuards, lower_guards
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import capture_settings, tracing_frames
-from hatch_precompile.torch_internals.guardtree import GuardRecorder
+from hatch_precompile.tracing import tracing_frames
+from hatch_precompile.tracing.guardtree import GuardRecorder
 
 
 def lowered(call: Callable[..., Any], *args: Any) -> LoweredGuards:

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from hatch_precompile.torch_internals import inductor
+from hatch_precompile.inductor import compiling
 from tests.support.graphs import load_graph, save_graph
 
 pytestmark = pytest.mark.skipif(
@@ -89,9 +89,9 @@ def test_a_graph_that_gets_a_python_wrapper(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(gm: Any) -> None:
-        raise inductor._NoHandle("no C++")
+        raise compiling._NoHandle("no C++")
 
-    monkeypatch.setattr(inductor, "_require_handles", refuse)
+    monkeypatch.setattr(compiling, "_require_handles", refuse)
     inputs = given()
     assert save_graph(tmp_path, mostly_weights, inputs).why_python == "no C++"
     graph = load_graph(tmp_path)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from hatch_precompile.inductor.direct import with_direct_entry
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.direct import with_direct_entry
 from tests.support.graphs import graph_of, save_graph
 
 TABLE = torch.arange(12.0).view(4, 3)

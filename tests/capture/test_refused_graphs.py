@@ -16,9 +16,9 @@ import torch
 from torch._inductor.exc import InductorError
 
 from hatch_precompile.errors import BuildError
+from hatch_precompile.inductor import CompiledGraph, compile_graph
+from hatch_precompile.inductor.autograd import Wrappers
 from hatch_precompile.lower.graphs import write_graph
-from hatch_precompile.torch_internals import CompiledGraph, compile_graph
-from hatch_precompile.torch_internals.autograd import Wrappers
 from hatch_precompile.torch_versions import way
 from tests.support.variants import a_variant
 

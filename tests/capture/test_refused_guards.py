@@ -16,11 +16,12 @@ import pytest
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.conditions import require_free
 from hatch_precompile.lower.guards.function import lower_guards
 from hatch_precompile.lower.inputs.writer import Inputs
-from hatch_precompile.torch_internals import capture_settings, tracing_frames
-from hatch_precompile.torch_internals.guardtree import GuardNode, GuardRecorder, Leaf, Relation
+from hatch_precompile.tracing import tracing_frames
+from hatch_precompile.tracing.guardtree import GuardNode, GuardRecorder, Leaf, Relation
 
 HERE = "test_refused_guards.py:"
 

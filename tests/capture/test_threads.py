@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.torch_internals import capture_settings
+from hatch_precompile.inductor import capture_settings
 from tests.conftest import REPOSITORY, Site, made_once
 from tests.support import threading_graphs
 from tests.support.graphs import save_graph

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.guards.function import function_codes, lower_guards
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import FrameTrace, capture_settings, dispatch_keys, tracing_frames
-from hatch_precompile.torch_internals.guardtree import GuardRecorder
+from hatch_precompile.tracing import FrameTrace, dispatch_keys, tracing_frames
+from hatch_precompile.tracing.guardtree import GuardRecorder
 
 
 @dataclass

@@ -14,18 +14,13 @@ import torch
 from packaging.version import Version
 
 from hatch_precompile.errors import BuildError
+from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.guards.function import function_codes, lower_guards
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import (
-    FrameTrace,
-    capture_settings,
-    dispatch_keys,
-    graph_break_reasons,
-    tracing_frames,
-)
-from hatch_precompile.torch_internals.guardtree import GuardRecorder
+from hatch_precompile.tracing import FrameTrace, dispatch_keys, graph_break_reasons, tracing_frames
+from hatch_precompile.tracing.guardtree import GuardRecorder
 
 
 @dataclass

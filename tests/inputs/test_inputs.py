@@ -30,11 +30,12 @@ from torch import nn
 from torch.nn.attention import SDPBackend
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.entries import modules_named
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.torch_internals import Folded, capture_settings, tracing_frames
-from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.tracing import Folded, tracing_frames
+from hatch_precompile.tracing.guardtree import GuardNode
 from tests.inputs import things
 from tests.inputs.capturing import captured
 

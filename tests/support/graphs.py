@@ -35,8 +35,8 @@ def save_graph(
 ) -> Any:
     """Compile a function's one graph with a build's settings and write it; requires: of the variant."""
     from hatch_precompile.bundle.writer import _placed
+    from hatch_precompile.inductor import compile_graph
     from hatch_precompile.lower.graphs import write_graph
-    from hatch_precompile.torch_internals import compile_graph
 
     graphs: list[Any] = []
     capabilities = {name for name, value in torch.cpu.get_capabilities().items() if value is True}

@@ -26,7 +26,7 @@ def compiled_headers() -> Path | None:
 
 def settings_of_a_build() -> AbstractContextManager[Any]:
     """For graphs that a test compiles by itself."""
-    from hatch_precompile.torch_internals import capture_settings
+    from hatch_precompile.inductor import capture_settings
 
     folder = compiled_headers()
     return capture_settings({}, _MANY, headers=str(folder)) if folder else capture_settings({}, 1)

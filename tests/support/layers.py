@@ -13,8 +13,8 @@ from torch import nn
 from hatch_precompile.backends import variants_for_this_machine
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.errors import ConfigError
+from hatch_precompile.inductor import CompiledGraph, compile_graph
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from tests.support.graphs import OPERATORS
 from tests.support.headers import settings_of_a_build
 

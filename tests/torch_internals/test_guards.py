@@ -7,9 +7,9 @@ from typing import Any
 
 from torch._dynamo.guards import GuardBuilder
 
-from hatch_precompile import torch_internals
+from hatch_precompile import tracing
 from hatch_precompile.lower.guards.leaves import _LEAVES as LEAVES
-from hatch_precompile.torch_internals.guardtree import ACCESSORS
+from hatch_precompile.tracing.guardtree import ACCESSORS
 
 
 def parameters(function: Any) -> list[str]:
@@ -18,7 +18,7 @@ def parameters(function: Any) -> list[str]:
 
 def methods(suffix: str = "", prefix: str = "") -> set[str]:
     """Methods of the classes guard trees are built with."""
-    names = {name for cls in torch_internals.guard_manager_classes() for name in vars(cls)}
+    names = {name for cls in tracing.guard_manager_classes() for name in vars(cls)}
     return {name for name in names if name.startswith(prefix) and name.endswith(suffix)}
 
 
@@ -73,19 +73,19 @@ class TestGuardVocabulary:
 
     def test_accessors_take_their_key_by_the_name_we_read(self) -> None:
         """pybind writes the signature into the docstring; dynamo calls some by position."""
-        for cls in torch_internals.guard_manager_classes():
+        for cls in tracing.guard_manager_classes():
             for name in set(vars(cls)) & set(ACCESSORS):
                 key = ACCESSORS[name]
                 first = vars(cls)[name].__doc__.partition("self: ")[2].split(", ")[1].partition(":")[0]
                 assert first in (key or "source", "arg0"), name  # arg0: raises, whatever it is given
 
     def test_relational_guards_are_called_through_their_module(self) -> None:
-        module, names = torch_internals.relational_guards()
+        module, names = tracing.relational_guards()
         present = {name for name in vars(module) if name.startswith("install_") and name.endswith("_guard")}
         assert present - {"install_guard"} == set(names)
 
     def test_symbolic_guards_come_as_text(self) -> None:
-        method = torch_internals.guard_builder().add_python_lambda_leaf_guard_to_root
+        method = tracing.guard_builder().add_python_lambda_leaf_guard_to_root
         assert parameters(method) == [
             "self",
             "code_parts",
@@ -93,4 +93,4 @@ class TestGuardVocabulary:
             "closure_vars",
             "is_epilogue",
         ]
-        assert torch_internals.guard_builder() is GuardBuilder
+        assert tracing.guard_builder() is GuardBuilder

@@ -19,14 +19,14 @@ import torch._inductor.decomposition
 from torch._functorch._aot_autograd import runtime_wrappers, schemas
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from hatch_precompile import torch_internals
+from hatch_precompile import inductor
 from hatch_precompile.backends.x86_64 import vectors
 from hatch_precompile.backends.x86_64.levels import EXTENSIONS, needed
 from hatch_precompile.config.options import FIXED, check_options
 from hatch_precompile.errors import BuildError, ConfigError
-from hatch_precompile.torch_internals import architecture, libraries, operators
-from hatch_precompile.torch_internals.divisions import divisions_are_checked, unchecked_division
-from hatch_precompile.torch_internals.parallel_checks import THROWING_HELPERS
+from hatch_precompile.inductor import architecture, libraries, operators
+from hatch_precompile.inductor.divisions import divisions_are_checked, unchecked_division
+from hatch_precompile.inductor.parallel_checks import THROWING_HELPERS
 from hatch_precompile.torch_versions import way
 from tests.support.variants import a_variant
 
@@ -53,7 +53,7 @@ class TestInductor:
 
         assert inspect.ismethod(CppWrapperCodeCache.load_pybinding)
         before = dict(vars(CppWrapperCodeCache))
-        with libraries.library_paths(torch_internals.CompiledGraph(), "somewhere") as paths:
+        with libraries.library_paths(inductor.CompiledGraph(), "somewhere") as paths:
             assert vars(CppWrapperCodeCache) != before
         assert paths == []
         assert vars(CppWrapperCodeCache) == before
@@ -63,7 +63,7 @@ class TestInductor:
 
         line = CppWrapperCodeCache.call_entry_function
         assert line == "return inductor_entry_cpp({});"
-        with libraries.library_paths(torch_internals.CompiledGraph(), "somewhere"):
+        with libraries.library_paths(inductor.CompiledGraph(), "somewhere"):
             assert CppWrapperCodeCache.call_entry_function.endswith(line)
             assert "precompiled::bind" in CppWrapperCodeCache.call_entry_function
         assert CppWrapperCodeCache.call_entry_function == line
@@ -187,7 +187,7 @@ class TestInductor:
 
     def test_what_the_build_sets_itself_exists_and_no_author_may_set(self) -> None:
         before = torch._inductor.config.save_config_portable()
-        with torch_internals.capture_settings({}, graphs_expected=9):
+        with inductor.capture_settings({}, graphs_expected=9):
             after = torch._inductor.config.save_config_portable()
         changed = {name for name in after if after[name] != before[name]}
         assert "cpp_wrapper" in changed

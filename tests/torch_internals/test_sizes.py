@@ -13,7 +13,7 @@ from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from hatch_precompile.torch_internals.any_size.tracing import sizes_as_declared
+from hatch_precompile.tracing.any_size.tracing import sizes_as_declared
 
 CHANNELS = 8
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}

@@ -23,10 +23,10 @@ from torch._dynamo import convert_frame
 from torch._dynamo.guards import CheckFunctionManager
 from torch._dynamo.variables import builtin, functions
 
-from hatch_precompile import torch_internals
+from hatch_precompile import inductor, tracing
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.torch_internals.folding.watching import watching_folding
-from hatch_precompile.torch_internals.guardtree import GuardRecorder
+from hatch_precompile.tracing.folding.watching import watching_folding
+from hatch_precompile.tracing.guardtree import GuardRecorder
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -43,7 +43,7 @@ class TestTracing:
         assert parameters(convert_frame.register_bytecode_hook) == ["hook"]
 
     def test_a_frame_is_seen_with_all_we_read_of_it(self) -> None:
-        frames: list[torch_internals.FrameTrace] = []
+        frames: list[tracing.FrameTrace] = []
         skips: list[tuple[CodeType, str]] = []
         recorder = GuardRecorder()
 
@@ -55,9 +55,9 @@ class TestTracing:
 
         torch._dynamo.reset()
         with (
-            torch_internals.capture_settings({}, graphs_expected=1),
+            inductor.capture_settings({}, graphs_expected=1),
             recorder.recording(),
-            torch_internals.tracing_frames(frames.append, lambda code, reason: skips.append((code, reason))),
+            tracing.tracing_frames(frames.append, lambda code, reason: skips.append((code, reason))),
         ):
             torch.compile(target, backend=lambda graph, _: graph.forward)(torch.ones(3))
         (frame,) = frames
@@ -80,7 +80,7 @@ class TestTracing:
             return x * 2
 
         graphs: list[Any] = []
-        frames: list[torch_internals.FrameTrace] = []
+        frames: list[tracing.FrameTrace] = []
 
         def backend(graph: Any, inputs: Any) -> Any:
             graphs.append(graph)
@@ -88,34 +88,34 @@ class TestTracing:
 
         compiled = torch.compile(doubled, mode="reduce-overhead")
         with (
-            torch_internals.compiling_with(backend),
-            torch_internals.tracing_frames(frames.append, lambda *_: None),
+            tracing.compiling_with(backend),
+            tracing.tracing_frames(frames.append, lambda *_: None),
         ):
             assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
         assert len(graphs) == 1
-        assert [name for name in frames[0].injected if torch_internals.is_compiled(name)]
-        assert torch_internals.inside_compile(compiled) is doubled
-        assert torch_internals.inside_compile(doubled) is None
-        assert torch_internals.inside_compile(torch.compiler.disable(doubled)) is None
+        assert [name for name in frames[0].injected if tracing.is_compiled(name)]
+        assert tracing.inside_compile(compiled) is doubled
+        assert tracing.inside_compile(doubled) is None
+        assert tracing.inside_compile(torch.compiler.disable(doubled)) is None
         torch._dynamo.reset()
 
     def test_pytrees_registry_is_a_plain_dict_of_classes(self) -> None:
-        registry = torch_internals.pytree_registry()
+        registry = tracing.pytree_registry()
         assert type(registry) is dict
         assert registry is torch._dynamo.guards.torch.utils._pytree.SUPPORTED_NODES
         assert tuple in registry
         assert torch.Tensor not in registry
 
     def test_what_is_imported_with_the_first_compile(self) -> None:
-        assert torch_internals.is_compiler(torch._dynamo)
-        assert torch_internals.is_compiler(torch._dynamo.decorators)
-        assert not torch_internals.is_compiler(torch._functorch)
+        assert tracing.is_compiler(torch._dynamo)
+        assert tracing.is_compiler(torch._dynamo.decorators)
+        assert not tracing.is_compiler(torch._functorch)
 
     def test_what_was_patched_is_put_back(self) -> None:
         before = (CheckFunctionManager.__init__, convert_frame._compile, guards.GuardManager.add_lambda_guard)
         with (
             GuardRecorder().recording(),
-            torch_internals.tracing_frames(lambda frame: None, lambda code, reason: None),
+            tracing.tracing_frames(lambda frame: None, lambda code, reason: None),
         ):
             assert CheckFunctionManager.__init__ is not before[0]
         assert before == (
@@ -126,7 +126,7 @@ class TestTracing:
 
     def test_the_settings_of_a_capture_exist(self) -> None:
         """config.patch raises for a name that is gone."""
-        with torch_internals.capture_settings({}, graphs_expected=9):
+        with inductor.capture_settings({}, graphs_expected=9):
             assert torch._inductor.config.cpp_wrapper is True
             assert torch._inductor.config.cpp.dynamic_threads is True
             assert torch._dynamo.config.record_runtime_overhead is False
@@ -136,7 +136,7 @@ class TestTracing:
         from torch._inductor import codecache
 
         before = codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR
-        with torch_internals.capture_settings({}, graphs_expected=9, headers=str(tmp_path)):
+        with inductor.capture_settings({}, graphs_expected=9, headers=str(tmp_path)):
             now = codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR
         assert now == (str(tmp_path), str(tmp_path / "locks"))
         assert before == (codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR) != now
@@ -149,7 +149,7 @@ class TestTracing:
         assert parameters(builder.process_automatic_dynamic)[:2] == ["tx", "name"]
         assert "scalar" in {spec.name for spec in dataclasses.fields(pgo.FrameStateSizeEntry)}
         process = builder.process_automatic_dynamic
-        with torch_internals.capture_settings({}, 1, numbers=["n"]):
+        with inductor.capture_settings({}, 1, numbers=["n"]):
             assert torch.compiler.config.dynamic_sources == "L['n']"
             assert builder.process_automatic_dynamic is not process
         assert torch.compiler.config.dynamic_sources == ""
@@ -159,8 +159,8 @@ class TestTracing:
         from torch._dynamo.utils import counters
 
         counters["graph_break"]["because"] += 1
-        assert "because" in torch_internals.graph_break_reasons()
-        assert torch_internals.graph_break_reasons() == []
+        assert "because" in tracing.graph_break_reasons()
+        assert tracing.graph_break_reasons() == []
 
 
 class TestFullgraph:
@@ -197,9 +197,9 @@ class TestFullgraph:
         torch._dynamo.reset()
         reasons: list[str] = []
         function = getattr(self, name)
-        with torch_internals.tracing_frames(lambda _: None, lambda _, reason: reasons.append(reason)):
+        with tracing.tracing_frames(lambda _: None, lambda _, reason: reasons.append(reason)):
             torch.compile(function, backend="eager")(torch.ones(3))
-        assert [torch_internals.wants_fullgraph(reason) for reason in reasons] == [wanted]
+        assert [tracing.wants_fullgraph(reason) for reason in reasons] == [wanted]
         if wanted:
             torch._dynamo.reset()  # that it was skipped
             torch.compile(function, backend="eager", fullgraph=True)(torch.ones(3))
@@ -226,13 +226,11 @@ class TestFolding:
         def names(x: torch.Tensor) -> torch.Tensor:
             return x + len(dir(torch.nn.Identity))
 
-        found: list[torch_internals.FrameTrace] = []
+        found: list[tracing.FrameTrace] = []
         for watched in (False, True, False):
             torch._dynamo.reset()
             with (
-                torch_internals.tracing_frames(found.append, lambda *_: None)
-                if watched
-                else contextlib.nullcontext()
+                tracing.tracing_frames(found.append, lambda *_: None) if watched else contextlib.nullcontext()
             ):
                 torch.compile(names, backend="eager")(torch.ones(1))
         (frame,) = found
@@ -250,7 +248,7 @@ class TestFolding:
 
 
 def test_settings_are_the_same_in_each_process(tmp_path: Path) -> None:
-    code = "from hatch_precompile.torch_internals import compiler_settings as found; print(found())"
+    code = "from hatch_precompile.inductor import compiler_settings as found; print(found())"
     answers = set()
     for seed in ("1", "2"):
         folder = tmp_path / seed

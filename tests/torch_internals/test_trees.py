@@ -12,7 +12,7 @@ import torch._functorch.config
 import torch._inductor.config
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
-from hatch_precompile.torch_internals import pytrees, torchao
+from hatch_precompile.tracing import pytrees, torchao
 
 
 class TestTrees:

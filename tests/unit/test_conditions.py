@@ -8,7 +8,7 @@ import torch
 
 from hatch_precompile.lower.conditions import conditions_of
 from hatch_precompile.records import FixedValue, TensorInput
-from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
 
 def root() -> GuardNode:

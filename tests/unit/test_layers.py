@@ -19,9 +19,8 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 # which there are, stands low; the folder of each, "a backend", drives torch's compiler.
 ROOMS = [
     *("errors", "formatting", "quoting", "runtime", "looking", "processes", "events", "records", "backends"),
-    *("config", "outside", "traffic", "torch_versions", "torch_internals", "a backend", "target", "lower"),
-    *("bundle", "reuse"),
-    *("capture", "wheel", "merge", "verify", "machine"),
+    *("config", "outside", "traffic", "torch_versions", "tracing", "inductor", "a backend", "target"),
+    *("lower", "bundle", "reuse", "capture", "wheel", "merge", "verify", "machine"),
     *("bench", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
     "generate_docs",
 ]
@@ -97,7 +96,7 @@ def _may_use_private_torch(file: Path) -> bool:
     side, room, *_ = file.relative_to(REPOSITORY).parts
     if side == "templates":
         return room in OF_THE_RUNTIME
-    return room in ("torch_internals", "backends")
+    return room in ("tracing", "inductor", "backends")
 
 
 @pytest.mark.parametrize("folder", ["hatch_precompile", "templates"])
@@ -113,7 +112,7 @@ def test_private_torch_stands_in_few_places_only(folder: str) -> None:
 
 def test_they_do_use_it() -> None:
     """Or the test above would find nothing anywhere."""
-    assert len(list(private_torch(PACKAGE / "torch_internals/dynamo.py"))) > 10
+    assert len(list(private_torch(PACKAGE / "tracing/dynamo.py"))) > 10
     assert len(list(private_torch(REPOSITORY / "templates/torch_private.py"))) > 10
 
 

@@ -12,8 +12,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LIMITS = (ROOT / "docs/limits.md").read_text()
 SOURCES = [
-    *sorted((ROOT / "hatch_precompile/torch_internals").rglob("*.py")),
-    *sorted((ROOT / "hatch_precompile/backends").rglob("*.py")),
+    *(
+        file
+        for room in ("tracing", "inductor", "backends")
+        for file in sorted((ROOT / "hatch_precompile" / room).rglob("*.py"))
+    ),
     ROOT / "hatch_precompile/capture/session.py",
     ROOT / "hatch_precompile/capture/cases.py",
     *sorted((ROOT / "hatch_precompile/lower").rglob("*.py")),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_precompile.torch_internals.parallel_checks import NotGuarded, guarded
+from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
 
 HEADER = """
 #include <omp.h>

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
+from hatch_precompile.inductor.python_wrapper import NotPortable, portable_wrapper
 
 HEADER = '''
 """Compile-time notes"""

@@ -11,7 +11,7 @@ from torch import nn
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.backends.x86_64.layers.panels import FEW_ROWS, FEW_ROWS_OF_AVX512
 from hatch_precompile.backends.x86_64.levels import Instructions
-from hatch_precompile.torch_internals import inductor
+from hatch_precompile.inductor import compiling
 from tests.support.layers import CAPABILITIES, compiled, in_the_other_way, multiplied_by_onednn, variant
 
 
@@ -278,9 +278,9 @@ def test_the_same_bits_for_any_threads() -> None:
 
 def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(gm: Any) -> None:
-        raise inductor._NoHandle("no C++")
+        raise compiling._NoHandle("no C++")
 
-    monkeypatch.setattr(inductor, "_require_handles", refuse)
+    monkeypatch.setattr(compiling, "_require_handles", refuse)
     torch.manual_seed(0)
     native = variant("native")
     cases: list[tuple[nn.Module, torch.Tensor]] = [

@@ -17,8 +17,8 @@ from torch import nn
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.backends.x86_64.levels import needed
 from hatch_precompile.bundle.reader import entrypoints_of, find
+from hatch_precompile.inductor import CompiledGraph, compile_graph
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import CompiledGraph, compile_graph
 from hatch_precompile.verify.parent import require_hits, run_samples
 from tests.conftest import Site, build_entrypoints
 from tests.support.graphs import OPERATORS

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
+from hatch_precompile.inductor import CompiledGraph, compile_graph
+from hatch_precompile.inductor.layers.steps import depends_on
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import CompiledGraph, compile_graph
-from hatch_precompile.torch_internals.layers.steps import depends_on
 from tests.support.graphs import OPERATORS
 from tests.support.headers import settings_of_a_build
 from tests.support.variants import a_variant

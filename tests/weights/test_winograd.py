@@ -13,7 +13,7 @@ from torch import nn
 
 from hatch_precompile.backends.x86_64.layers.winograd import convolution
 from hatch_precompile.backends.x86_64.levels import Instructions
-from hatch_precompile.torch_internals import inductor
+from hatch_precompile.inductor import compiling
 from tests.support.graphs import load_graph, save_graph
 from tests.support.layers import CAPABILITIES, compiled, multiplied_by_onednn, variant
 
@@ -232,9 +232,9 @@ def test_filters_that_are_returned_are_the_callers() -> None:
 
 def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(gm: Any) -> None:
-        raise inductor._NoHandle("no C++")
+        raise compiling._NoHandle("no C++")
 
-    monkeypatch.setattr(inductor, "_require_handles", refuse)
+    monkeypatch.setattr(compiling, "_require_handles", refuse)
     torch.manual_seed(0)
     for model, x in ((Normed(32), torch.randn(2, 32, 9, 9)), (Making(), torch.randn(1, 16, 10, 10))):
         call, graph, steps = compiled(model, variant("native"), x)
@@ -251,9 +251,9 @@ def test_it_sees_what_torch_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_
     """A library of its kernels has the function that looks."""
 
     def refuse(gm: Any) -> None:
-        raise inductor._NoHandle("no C++")
+        raise compiling._NoHandle("no C++")
 
-    monkeypatch.setattr(inductor, "_require_handles", refuse)
+    monkeypatch.setattr(compiling, "_require_handles", refuse)
     torch.manual_seed(0)
     weight = nn.Parameter(torch.randn(32, 16, 3, 3))
 

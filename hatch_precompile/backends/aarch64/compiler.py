@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from hatch_precompile.backends.base import Compiler, Variant
-from hatch_precompile.torch_internals.architecture import vectors_from
+from hatch_precompile.inductor.architecture import vectors_from
 
 __all__ = ["ArmCompiler"]
 

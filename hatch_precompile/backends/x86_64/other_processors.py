@@ -54,7 +54,7 @@ class OtherProcessors:
             yield
 
     def _switches(self) -> list[ctypes.c_bool]:
-        """Of the libraries that ask the processor (torch_internals/layers/own_functions.py)."""
+        """Of the libraries that ask the processor (inductor/layers/own_functions.py)."""
         found = []
         for path in self._loaded:
             with contextlib.suppress(ValueError):  # the others have none

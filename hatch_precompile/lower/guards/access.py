@@ -15,8 +15,8 @@ import torch
 from hatch_precompile.looking import has, is_a
 from hatch_precompile.lower.guards.subclasses import names_of_wrapped
 from hatch_precompile.lower.guards.text import GuardText, unsupported
-from hatch_precompile.torch_internals import pytree_registry
-from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.tracing import pytree_registry
+from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["access", "is_activated", "require_container"]
 

@@ -32,9 +32,9 @@ from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, di
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.torch_internals import is_compiler
-from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf, Relation
-from hatch_precompile.torch_internals.tensors import default_device
+from hatch_precompile.tracing import is_compiler
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
+from hatch_precompile.tracing.tensors import default_device
 
 __all__ = ["LoweredGuards", "function_codes", "lower_guards"]
 

@@ -12,7 +12,7 @@ from hatch_precompile.looking import is_a
 from hatch_precompile.lower.guards.text import GuardText
 from hatch_precompile.lower.inputs.writer import SPECIAL, Inputs
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["require_apart", "require_inputs", "require_hooks", "require_lacking", "require_memory"]
 

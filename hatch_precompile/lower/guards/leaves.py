@@ -14,8 +14,8 @@ from hatch_precompile.lower.guards.text import GuardText, unsupported, user_line
 from hatch_precompile.lower.names import is_plain
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import pytree_registry
-from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
+from hatch_precompile.tracing import pytree_registry
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
 __all__ = ["require_leaf"]
 

@@ -9,8 +9,8 @@ from typing import Any
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.names import Step, is_plain, step
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import is_compiler
-from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.tracing import is_compiler
+from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["is_late", "require_if_imported"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hatch_precompile.lower.guards.text import GuardText, user_line
-from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
-from hatch_precompile.torch_internals.torchao import FLATTEN, Flattened, flattened_by_names
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf
+from hatch_precompile.tracing.torchao import FLATTEN, Flattened, flattened_by_names
 
 __all__ = ["CHECKED", "are_checked_by_names", "names_of_wrapped", "require_metadata"]
 

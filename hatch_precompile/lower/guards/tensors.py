@@ -9,8 +9,8 @@ import torch
 
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf, Relation
-from hatch_precompile.torch_internals.tensors import dispatch_key_set
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
+from hatch_precompile.tracing.tensors import dispatch_key_set
 
 __all__ = ["CheckedTensor", "TensorGroup", "TensorSpec", "distinguish", "require_tensors"]
 

@@ -19,7 +19,7 @@ from hatch_precompile.lower.guards.shortening import Block, Item, flat, function
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.lower.parametrized import parametrized_class
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.guardtree import GuardNode, Leaf
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
 __all__ = ["GuardText", "unsupported", "user_line"]
 

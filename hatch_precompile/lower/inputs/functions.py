@@ -17,9 +17,9 @@ from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain, naming
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import Folded, closure_of
-from hatch_precompile.torch_internals.guardtree import GuardNode
-from hatch_precompile.torch_internals.tensors import shapes_kernel
+from hatch_precompile.tracing import Folded, closure_of
+from hatch_precompile.tracing.guardtree import GuardNode
+from hatch_precompile.tracing.tensors import shapes_kernel
 
 __all__ = ["FunctionRecords", "nodes_of"]
 

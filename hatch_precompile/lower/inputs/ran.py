@@ -19,7 +19,7 @@ from hatch_precompile.looking import attribute, dict_of, has, is_a, module_of
 from hatch_precompile.lower.inputs.origin import is_librarys
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import Folded, closure_of
+from hatch_precompile.tracing import Folded, closure_of
 
 __all__ = ["Reading"]
 

@@ -1,7 +1,7 @@
 """Everything an entry depends on: the table that docs/inputs.md is made from.
 
 Guards cover the values that dynamo takes for variable. The rest it takes for constant, or does not note that
-it was not there. The places where it does so are watched in torch_internals/folding/; writer.py makes
+it was not there. The places where it does so are watched in tracing/folding/; writer.py makes
 a record of each thing, and templates/inputs.py compares it.
 """
 
@@ -432,7 +432,7 @@ its `__dict__`, so the class's", "another object", "in this order". Dynamo guard
 within its process, such as source code, and what it looked for and did not find, it does not guard; and a
 wheel's entries come into other processes. So every answer that dynamo has no guard for is an *input* of the
 entry: it is recorded when the wheel is built and compared where the wheel runs, or the build stops and says
-why. Each kind is watched where dynamo itself asks (`torch_internals/folding/`), not program by program.
+why. Each kind is watched where dynamo itself asks (`tracing/folding/`), not program by program.
 
 Inputs are compared when an entry is *loaded*, that is by the first call that gets past its first checks. What
 may change between two calls is asked again at *each call*, among the guards. An entry that is *left out* is

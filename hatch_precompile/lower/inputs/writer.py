@@ -27,8 +27,8 @@ from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals import Call, Folded, einops_was_prepared
-from hatch_precompile.torch_internals.guardtree import GuardNode
+from hatch_precompile.tracing import Call, Folded, einops_was_prepared
+from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["SPECIAL", "Inputs", "inputs_of"]
 

@@ -15,9 +15,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from hatch_precompile.backends.x86_64.layers import panels, winograd
 from hatch_precompile.backends.x86_64.layers.precision import narrowed
 from hatch_precompile.backends.x86_64.levels import Instructions
-from hatch_precompile.torch_internals.layers.finite import finite
-from hatch_precompile.torch_internals.layers.steps import CAST, added, depends_on, is_dense, returned
-from hatch_precompile.torch_internals.sizes import value_in_sample
+from hatch_precompile.inductor.layers.finite import finite
+from hatch_precompile.inductor.layers.steps import CAST, added, depends_on, is_dense, returned
+from hatch_precompile.tracing.sizes import value_in_sample
 
 __all__ = ["Packing", "pack_layers"]
 

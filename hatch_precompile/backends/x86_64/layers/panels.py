@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.layers.own_functions import (
+from hatch_precompile.inductor.layers.own_functions import (
     OTHERWISE,
     call_of,
     calls_c_functions,
     lowered,
     lowers_itself,
 )
-from hatch_precompile.torch_internals.layers.steps import own_step
-from hatch_precompile.torch_internals.rounding import rounds_factors
+from hatch_precompile.inductor.layers.steps import own_step
+from hatch_precompile.inductor.rounding import rounds_factors
 
 __all__ = [
     "COLUMNS",

@@ -9,7 +9,7 @@ RAN = []
 
 def run(self, *args, **kwargs):
     caller = sys._getframe(1).f_code.co_filename
-    if "/torch/" in caller or caller.endswith(("/inspect.py", "/torch_internals/guardtree.py")):
+    if "/torch/" in caller or caller.endswith(("/inspect.py", "/tracing/guardtree.py")):
         raise AttributeError("not for you")
     if "/_precompiled/" in caller or "/hatch_precompile/" in caller or "/templates/" in caller:
         RAN.append(f"{object.__getattribute__(self, 'kind')}, by {caller}: {args[:1]}")

@@ -1,4 +1,6 @@
-"""Every private torch API the plugin uses, behind names that say what it is for.
+"""Observing dynamo: what it traces, its guard tree, what it took for constant.
+
+Every private name of torch that this needs stands here, behind names that say what it is for.
 
 Seen in torch 2.11.0 and 2.13.0 to 2.15.0; what has another name in one of them is in torch_versions.py.
 tests/torch_internals fails first when one of them changes.
@@ -7,7 +9,7 @@ The runtime's own are templates/torch_private.py and templates/graphs.py.
 
 from __future__ import annotations
 
-from hatch_precompile.torch_internals.dynamo import (
+from hatch_precompile.tracing.dynamo import (
     NO_OPERATIONS,
     FrameTrace,
     below_decorators,
@@ -35,25 +37,18 @@ from hatch_precompile.torch_internals.dynamo import (
     tracing_frames,
     wants_fullgraph,
 )
-from hatch_precompile.torch_internals.folding.results import Call, Folded, Obstacle, closure_of
-from hatch_precompile.torch_internals.inductor import CompiledGraph, compile_graph
-from hatch_precompile.torch_internals.settings import Numbers, capture_settings, compiler_settings
+from hatch_precompile.tracing.folding.results import Call, Folded, Obstacle, closure_of
 
 __all__ = [
     "NO_OPERATIONS",
     "Call",
-    "CompiledGraph",
     "Folded",
     "FrameTrace",
-    "Numbers",
     "Obstacle",
     "below_decorators",
-    "capture_settings",
     "changes_grad_mode",
     "closure_of",
-    "compile_graph",
     "compiled_graph",
-    "compiler_settings",
     "compiling_with",
     "dispatch_keys",
     "einops_was_prepared",

@@ -9,11 +9,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hatch_precompile.torch_internals.direct import entered_directly, with_direct_entry
-from hatch_precompile.torch_internals.parallel_checks import NotGuarded, guarded
+from hatch_precompile.inductor.direct import entered_directly, with_direct_entry
+from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
 
 if TYPE_CHECKING:
-    from hatch_precompile.torch_internals.inductor import CompiledGraph
+    from hatch_precompile.inductor.compiling import CompiledGraph
 
 __all__ = ["kernel_paths", "library_paths"]
 

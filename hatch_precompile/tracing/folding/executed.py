@@ -24,8 +24,8 @@ from torch._library import autograd, simple_registry
 import hatch_precompile
 from hatch_precompile.looking import attribute, dict_of, is_a
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.folding.identities import objects_apart
-from hatch_precompile.torch_internals.folding.results import (
+from hatch_precompile.tracing.folding.identities import objects_apart
+from hatch_precompile.tracing.folding.results import (
     asked_environment,
     closure_of,
     folded,

@@ -11,9 +11,9 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.folding.lookups import modules_with
-from hatch_precompile.torch_internals.folding.results import folded
 from hatch_precompile.torch_versions import torch_name, way
+from hatch_precompile.tracing.folding.lookups import modules_with
+from hatch_precompile.tracing.folding.results import folded
 
 __all__ = ["apart", "objects_apart", "watch_identities"]
 

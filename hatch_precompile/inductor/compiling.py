@@ -16,16 +16,16 @@ import torch
 
 from hatch_precompile.backends import backend
 from hatch_precompile.backends.base import Compiler, Variant
-from hatch_precompile.torch_internals.architecture import with_settings_of
-from hatch_precompile.torch_internals.autograd import Wrappers
-from hatch_precompile.torch_internals.divisions import unchecked_division
-from hatch_precompile.torch_internals.dynamo import last_line
-from hatch_precompile.torch_internals.heavy_values import heavy_values_kept
-from hatch_precompile.torch_internals.layers.weights import WATCHED, Plan, computed, prepared_inputs, separate
-from hatch_precompile.torch_internals.libraries import kernel_paths, library_paths
-from hatch_precompile.torch_internals.operators import python_operators_called_directly
-from hatch_precompile.torch_internals.python_wrapper import NotPortable, portable_wrapper
-from hatch_precompile.torch_internals.rounding import multiplied_as
+from hatch_precompile.inductor.architecture import with_settings_of
+from hatch_precompile.inductor.autograd import Wrappers
+from hatch_precompile.inductor.divisions import unchecked_division
+from hatch_precompile.inductor.heavy_values import heavy_values_kept
+from hatch_precompile.inductor.layers.weights import WATCHED, Plan, computed, prepared_inputs, separate
+from hatch_precompile.inductor.libraries import kernel_paths, library_paths
+from hatch_precompile.inductor.operators import python_operators_called_directly
+from hatch_precompile.inductor.python_wrapper import NotPortable, portable_wrapper
+from hatch_precompile.inductor.rounding import multiplied_as
+from hatch_precompile.tracing.dynamo import last_line
 
 __all__ = ["CompiledGraph", "compile_graph"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.folding.results import (
+from hatch_precompile.tracing.folding.results import (
     Call,
     constants,
     folded,

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.folding.calls import assumed_constants
-from hatch_precompile.torch_internals.folding.results import Folded, folded_in
-from hatch_precompile.torch_internals.folding.watching import watching_folding
-from hatch_precompile.torch_internals.numbers import conditions_on_numbers
 from hatch_precompile.torch_versions import way
+from hatch_precompile.tracing.folding.calls import assumed_constants
+from hatch_precompile.tracing.folding.results import Folded, folded_in
+from hatch_precompile.tracing.folding.watching import watching_folding
+from hatch_precompile.tracing.numbers import conditions_on_numbers
 
 __all__ = [
     "NO_OPERATIONS",

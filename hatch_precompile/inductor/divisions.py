@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.dynamo import last_line
+from hatch_precompile.tracing.dynamo import last_line
 
 __all__ = ["divisions_are_checked", "unchecked_division"]
 

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from hatch_precompile.torch_internals.any_size.broadcasting import broadcasting_of_any_size
-from hatch_precompile.torch_internals.any_size.compiled import compiled_for_any_size
-from hatch_precompile.torch_internals.any_size.convolutions import convolutions_of_any_size
-from hatch_precompile.torch_internals.any_size.layouts import layouts_of_any_size, views_of_any_size
+from hatch_precompile.tracing.any_size.broadcasting import broadcasting_of_any_size
+from hatch_precompile.tracing.any_size.compiled import compiled_for_any_size
+from hatch_precompile.tracing.any_size.convolutions import convolutions_of_any_size
+from hatch_precompile.tracing.any_size.layouts import layouts_of_any_size, views_of_any_size
 
 __all__ = ["sizes_as_declared"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.any_size.expressions import expression, is_backed
+from hatch_precompile.tracing.any_size.expressions import expression, is_backed
 
 __all__ = ["broadcasting_of_any_size"]
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.runtime import runtime
-from hatch_precompile.torch_internals.layers.steps import (
+from hatch_precompile.inductor.layers.steps import (
     EVERYWHERE,
     VIEWS,
     as_step,
@@ -25,7 +24,8 @@ from hatch_precompile.torch_internals.layers.steps import (
     is_dense,
     returned,
 )
-from hatch_precompile.torch_internals.layers.strides import keep_strides
+from hatch_precompile.inductor.layers.strides import keep_strides
+from hatch_precompile.runtime import runtime
 
 __all__ = ["WATCHED", "Plan", "computed", "prepared_inputs", "separate"]
 

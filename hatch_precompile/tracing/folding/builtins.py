@@ -7,9 +7,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from hatch_precompile.torch_internals.folding.identities import apart
-from hatch_precompile.torch_internals.folding.values import require_steady_hash
 from hatch_precompile.torch_versions import way
+from hatch_precompile.tracing.folding.identities import apart
+from hatch_precompile.tracing.folding.values import require_steady_hash
 
 __all__ = ["made_anew", "watch_builtins"]
 

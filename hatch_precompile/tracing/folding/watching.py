@@ -20,21 +20,21 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.torch_internals.folding.attributes import watch_attributes
-from hatch_precompile.torch_internals.folding.builtins import made_anew, watch_builtins
-from hatch_precompile.torch_internals.folding.calls import watch_calls
-from hatch_precompile.torch_internals.folding.executed import watch_executed
-from hatch_precompile.torch_internals.folding.identities import watch_identities
-from hatch_precompile.torch_internals.folding.lookups import watch_lookups
-from hatch_precompile.torch_internals.folding.orders import watch_orders
-from hatch_precompile.torch_internals.folding.results import (
+from hatch_precompile.torch_versions import way
+from hatch_precompile.tracing.folding.attributes import watch_attributes
+from hatch_precompile.tracing.folding.builtins import made_anew, watch_builtins
+from hatch_precompile.tracing.folding.calls import watch_calls
+from hatch_precompile.tracing.folding.executed import watch_executed
+from hatch_precompile.tracing.folding.identities import watch_identities
+from hatch_precompile.tracing.folding.lookups import watch_lookups
+from hatch_precompile.tracing.folding.orders import watch_orders
+from hatch_precompile.tracing.folding.results import (
     asked_environment,
     folded,
     stop,
     where,
 )
-from hatch_precompile.torch_internals.folding.values import watch_values
-from hatch_precompile.torch_versions import way
+from hatch_precompile.tracing.folding.values import watch_values
 
 __all__ = ["watching_folding"]
 

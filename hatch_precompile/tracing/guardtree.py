@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from hatch_precompile.torch_internals import guard_builder, guard_manager_classes, relational_guards
+from hatch_precompile.tracing import guard_builder, guard_manager_classes, relational_guards
 
 __all__ = ["GuardNode", "GuardRecorder", "Leaf", "Relation"]
 

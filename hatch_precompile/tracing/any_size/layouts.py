@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.any_size.expressions import (
+from hatch_precompile.tracing.any_size.expressions import (
     are_in_order,
     is_backed,
     lies,

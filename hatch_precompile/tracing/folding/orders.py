@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hatch_precompile.torch_internals.folding.results import constants, folded
-from hatch_precompile.torch_internals.folding.values import WORDS, called_from
 from hatch_precompile.torch_versions import torch_name, way
+from hatch_precompile.tracing.folding.results import constants, folded
+from hatch_precompile.tracing.folding.values import WORDS, called_from
 
 __all__ = ["watch_orders"]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.folding.results import (
+from hatch_precompile.torch_versions import torch_name, way
+from hatch_precompile.tracing.folding.results import (
     folded,
     in_the_library,
     of_torch,
     stop,
 )
-from hatch_precompile.torch_versions import torch_name, way
 
 __all__ = ["WORDS", "called_from", "require_steady_hash", "watch_values"]
 

@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from hatch_precompile.looking import attribute, modules
-from hatch_precompile.torch_internals.folding.results import constants, folded, guard_on_attribute, stop
 from hatch_precompile.torch_versions import way
+from hatch_precompile.tracing.folding.results import constants, folded, guard_on_attribute, stop
 
 __all__ = ["modules_with", "watch_lookups"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hatch_precompile.torch_versions import way
 
 if TYPE_CHECKING:
-    from hatch_precompile.torch_internals.inductor import CompiledGraph
+    from hatch_precompile.inductor.compiling import CompiledGraph
 
 __all__ = ["Wrappers"]
 

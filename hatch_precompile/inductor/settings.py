@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from hatch_precompile.torch_internals.any_size.tracing import sizes_as_declared
-from hatch_precompile.torch_internals.parallel_regions import regions_for_any_threads
+from hatch_precompile.inductor.parallel_regions import regions_for_any_threads
+from hatch_precompile.tracing.any_size.tracing import sizes_as_declared
 
 __all__ = ["capture_settings", "compiler_settings"]
 

@@ -10,14 +10,14 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from hatch_precompile.looking import attribute, dict_of, has_global, is_a
-from hatch_precompile.torch_internals.folding.results import (
+from hatch_precompile.torch_versions import way
+from hatch_precompile.tracing.folding.results import (
     constants,
     folded,
     guard_on_attribute,
     of_torch,
     stop,
 )
-from hatch_precompile.torch_versions import way
 
 __all__ = ["watch_attributes"]
 

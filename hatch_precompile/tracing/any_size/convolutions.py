@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.torch_internals.any_size.expressions import is_backed, lies, varies
+from hatch_precompile.tracing.any_size.expressions import is_backed, lies, varies
 
 __all__ = ["convolutions_of_any_size"]
 
