@@ -6,7 +6,7 @@ import contextlib
 import copy
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -197,6 +197,7 @@ class _InnerCompile:
             with_settings_of(variant),
             compiler.compiling(variant),
             heavy_values_kept(),
+            _named_without_addresses(),
             prepared_inputs(),
             # The strides of outputs are reported once, to what traced the graph.
             TracingContext.report_output_strides() if again else contextlib.nullcontext(),
@@ -282,6 +283,23 @@ def _compile_variant(
         part.obstacle = part.obstacle or f"{part.why_python}, and its Python wrapper needs inductor's {error}"
     part.kernels[variant] = kernels
     return compiled
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+@contextlib.contextmanager
+def _named_without_addresses() -> Iterator[None]:
+    """Have checks in libraries call what made a tensor by a name that is the same in each build: inductor
+    takes Python's words for a function, which have its address."""
+    from torch._inductor import ir
+
+    name = ir.ExternKernel.get_op_name
+    ir.ExternKernel.get_op_name = lambda self: _ADDRESS.sub("", name(self))
+    try:
+        yield
+    finally:
+        ir.ExternKernel.get_op_name = name
 
 
 def _require_a_call(gm: Any) -> None:

@@ -162,6 +162,12 @@ class TestInductor:
                 CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup
             )
 
+    def test_a_check_asks_what_made_a_tensor_for_its_name(self) -> None:
+        from torch._inductor import ir
+
+        assert parameters(ir.ExternKernel.get_op_name) == ["self"]
+        assert "get_op_name()" in inspect.getsource(ir.ExternKernel.codegen_size_asserts)
+
     def test_an_operator_implemented_in_python_is_told(self) -> None:
         library = torch.library.Library("precompile_tests", "FRAGMENT")
         for name in ("computed", "described"):
