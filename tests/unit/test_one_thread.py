@@ -1,4 +1,4 @@
-"""A parallel region for one thread is run without a team of OpenMP's, and any other as the compiler has it."""
+"""A parallel region for one thread has no team of OpenMP's; any other is as the compiler has it."""
 
 from __future__ import annotations
 
