@@ -176,8 +176,18 @@ def _advice_on_tensor(entrypoint: Entrypoint, name: str, same: Sequence[TensorIn
         elif dimension in declared:
             others = [size for size in fixed if size < 2]
             also = f", or {_either(map(str, others))}" if others else ""
-            remedy = "" if 1 in others else "A size of 1 needs a sample of its own."
-            yield Advice(f"The size of {where} is not {_range(declared[dimension])}{also}.", remedy)
+            yield Advice(
+                f"The size of {where} is not {_range(declared[dimension])}{also}.",
+                _widening(declared[dimension], others),
+            )
+
+
+def _widening(declared: Dimension, others: Sequence[int]) -> str:
+    """What to do about sizes outside of a range. others: those below 2 that have entries."""
+    if 1 not in others:
+        return "Widen its range in dynamic-shapes; with min = 1 a size of 1 has code of its own."
+    bounded = declared.max is not None or (declared.min or 0) > 2
+    return "Widen its range in dynamic-shapes." if bounded else ""
 
 
 def _attributes(entries: Sequence[Conditions]) -> list[tuple[str, str, int]]:

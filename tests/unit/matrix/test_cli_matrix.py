@@ -255,7 +255,7 @@ class TestMatrix:
         links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', text)
         assert [name for _, name in links] == CELLS
         assert [(page.parent / file).read_text() for file, _ in links] == [f"<p>{cell}</p>" for cell in CELLS]
-        assert text.count("<td>tint</td>") == len(CELLS) and text.count(">2.0 s<") == len(CELLS)
+        assert text.count(">tint</td>") == len(CELLS) and text.count(">2.0 s<") == len(CELLS)
         assert "url(" not in text and "<script" not in text
 
     def test_without_reports_there_is_none(self, project: Path) -> None:
