@@ -25,6 +25,7 @@ __all__ = ["main"]
 
 def main(path: str) -> int:
     connect_to_parent()
+    del sys.argv[1:]  # the author's code may look at it
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     directory = Path(request.directory)
     try:
@@ -40,9 +41,13 @@ def main(path: str) -> int:
         leave_reason(directory / "error.txt", str(error))
         return FAILED
     except SystemExit as error:
-        leave_reason(
-            directory / "error.txt", f"the author's code ended the process: sys.exit({error.code!r})"
+        from hatch_precompile.target.advice import own_line
+
+        place = own_line(error)
+        told = (
+            f"the author's code ended the process: sys.exit({error.code!r}){f', at {place}' if place else ''}"
         )
+        leave_reason(directory / "error.txt", told)
         return FAILED
     except OSError as error:
         leave_reason(directory / "error.txt", f"cannot read or write a file: {error}")

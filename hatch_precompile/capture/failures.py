@@ -6,12 +6,11 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
 import hatch_precompile
 from hatch_precompile.capture.parent import TRACEBACK
 from hatch_precompile.errors import BuildError, CaptureError
 from hatch_precompile.runtime import runtime_directory
+from hatch_precompile.target.advice import about_gpus, own_line
 from hatch_precompile.tracing import graph_break_reasons, is_compilers_error, last_line
 
 __all__ = ["failure", "models_own"]
@@ -23,7 +22,6 @@ _ADVICE = (
     *("For more details about this", "You can suppress this exception"),
 )
 _WRAPPERS = ("InternalTorchDynamoError", "BackendCompilerFailed", "InductorError")
-_TORCH = str(Path(torch.__file__).parent)
 _OURS = tuple(str(folder) for folder in (Path(hatch_precompile.__file__).parent, runtime_directory()))
 
 
@@ -59,11 +57,14 @@ def models_own(label: str, error: Exception, *, with_traceback: bool) -> Capture
     """The same where the call raises without torch.compile, too: of this sample, or the model as it is."""
     first, *more = (str(error).strip() or type(error).__name__).splitlines()
     told = [f"{label}: the model itself raises {type(error).__name__}: {first}", *more[:_AT_MOST]]
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((*_OURS, _TORCH))]
-    if own:
-        told.append(f"at {own[-1].filename}:{own[-1].lineno} in {own[-1].name}")
-    told.append("Give a sample that it takes: its call fails without torch.compile, too.")
+    if place := own_line(error):
+        told.append(f"at {place}")
+    gpu = about_gpus(error, "The model and all that it computes are")
+    told.append(
+        f"{gpu.removeprefix('; ')}."
+        if gpu
+        else "Give a sample that it takes: its call fails without torch.compile, too."
+    )
     if with_traceback:
         told += "".join(traceback.format_exception(error)).splitlines()
     return CaptureError("\n  ".join(told))

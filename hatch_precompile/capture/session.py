@@ -361,9 +361,10 @@ class _Session:
         try:
             return copied(sample)
         except Exception as error:
+            advice = "; yield it with .detach()" if "graph leaves" in str(error) else ""
             raise CaptureError(
                 f"{self._label()}: the arguments cannot be copied ({type(error).__name__}: {error}); "
-                "every call gets a copy of its own, which copy.deepcopy makes"
+                f"every call gets a copy of its own, which copy.deepcopy makes{advice}"
             ) from error
 
     def _label(self) -> str:

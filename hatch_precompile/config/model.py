@@ -297,6 +297,11 @@ def _entrypoints(value: object, path: str) -> tuple[Entrypoint, ...]:
     entrypoints = [_entrypoint(item, f"{path}[{index}]") for index, item in enumerate(value)]
     check_distinct((f"{path}[{i}].name", item.name) for i, item in enumerate(entrypoints) if item.name)
     for index, item in enumerate(entrypoints):
+        if not item.name and item in entrypoints[:index]:
+            earlier = entrypoints.index(item)
+            raise ConfigError(
+                f"{path}[{index}]: expected another entrypoint than {path}[{earlier}], got the same"
+            )
         if item.name in RESERVED:
             raise ConfigError(
                 f'{path}[{index}].name: "{item.name}" is a file of the bundle; choose another name'

@@ -40,10 +40,23 @@ FIXED: Mapping[str, str] = {
 }
 
 
+_ARGUMENTS: Mapping[str, str] = {
+    "mode": "torch._inductor.list_mode_options() has the settings that each mode stands for",
+    "dynamic": "the key dynamic-shapes says which sizes vary",
+    "fullgraph": "it is a key of the entrypoint",
+    "backend": "graphs are compiled by inductor",
+}
+
+
 def check_options(options: Mapping[str, object], path: str) -> None:
     """Raises ConfigError, whose text starts with the full key, for a setting that the build fixes itself."""
     for key in options:
         name = key.replace("-", "_")  # torch.compile takes both
+        if name in _ARGUMENTS:
+            raise ConfigError(
+                f"{path}.{quote_key(key)}: expected a setting of inductor, got an argument of torch.compile: "
+                f"{_ARGUMENTS[name]}"
+            )
         for fixed, reason in FIXED.items():
             if name == fixed or (fixed.endswith(".") and name.startswith(fixed)):
                 raise ConfigError(

@@ -7,6 +7,7 @@ Hatch imports this module in every build of an environment that has the plugin, 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import shutil
 import tempfile
 import tomllib
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrecompileBuildHook", "hatch_register_build_hook"]
 
+_EARLIER = "What changes files has to run before this hook: put its table above this one's"
 _NOT_FOUND = ("No module named", "cannot import name", "No such file or directory")
 
 
@@ -84,13 +86,14 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
         files = self._files(build_data)
         config = configuration(self.config, files, self._table_name())
         init = self._init_file(config.package, files)
+        dependencies = self.metadata.core.dependencies
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # which the build itself says
+            requirement(importlib.metadata.version("torch"), config.require_torch, dependencies)
         work = self._make_work()
         (work / "source").mkdir()
         built = self._build(config, files, source_roots(files, work / "source"), work)
         self._page, self._compiled = built.page, built.compiled
-        own_requirement = requirement(
-            built.torch_version, config.require_torch, self.metadata.core.dependencies
-        )
+        own_requirement = requirement(built.torch_version, config.require_torch, dependencies)
         if own_requirement is not None:
             build_data["dependencies"].append(own_requirement)
             # pyproject.toml says what a project requires, and uv does not ask again after the build.
@@ -105,7 +108,7 @@ class PrecompileBuildHook(BuildHookInterface[WheelBuilderConfig]):
     def _require_what_was_compiled(self, wheel: Path) -> None:
         """A hook that runs after this one may have changed what is packed."""
         try:
-            require_same(wheel, self._compiled or {})
+            require_same(wheel, self._compiled or {}, _EARLIER)
         except BuildError as error:
             wheel.unlink()
             self._abort(error)

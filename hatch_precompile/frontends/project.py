@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ __all__ = [
     "HATCH_TABLE",
     "SETUPTOOLS_TABLE",
     "Project",
+    "misnamed_table",
     "read_project",
     "require_read",
     "tables_of",
@@ -82,6 +84,9 @@ def tables_of(project: Project) -> list[tuple[str, dict[str, Any]]]:
 def require_read(project: Project) -> None:
     """Raise ConfigError where the backend reads no table of the project's, or where one replaces another."""
     backend = project.backend.partition(".")[0]
+    if misnamed := misnamed_table(project):
+        wanted = SETUPTOOLS_TABLE if backend == "setuptools" else HATCH_TABLE
+        raise ConfigError(f"{misnamed}: nobody reads a table of this name; call it {wanted}")
     read = [name for name in project.tables if (name == SETUPTOOLS_TABLE) == (backend == "setuptools")]
     if not project.tables or not backend:
         return
@@ -100,6 +105,22 @@ def require_read(project: Project) -> None:
             f"build-system.build-backend: {project.backend} runs no hook of hatch-precompile; "
             "hatchling.build and setuptools.build_meta do"
         )
+
+
+def misnamed_table(project: Project) -> str:
+    """Where entrypoints are configured under a name that nobody reads, if there is no other table."""
+    if project.tables:
+        return ""
+    found = _tables_with_entrypoints(project.pyproject.get("tool"), "tool")
+    return next((name for name in found if "precompile" in name), "")
+
+
+def _tables_with_entrypoints(table: Any, name: str) -> Iterator[str]:
+    if isinstance(table, dict):
+        if "entrypoints" in table:
+            yield name
+        for key, value in table.items():
+            yield from _tables_with_entrypoints(value, f"{name}.{key}")
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.events import emit_failure
 from hatch_precompile.frontends.common import configuration, earlier_wheel, shard
 from hatch_precompile.frontends.project import SETUPTOOLS_TABLE as TABLE
-from hatch_precompile.frontends.project import Project, read_project, require_read
+from hatch_precompile.frontends.project import Project, misnamed_table, read_project, require_read
 from hatch_precompile.processes import stopping_children
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.wheel.contents import package_path, page_path
@@ -32,6 +32,10 @@ from hatch_precompile.wheel.tag import wheel_tag
 
 __all__ = ["finalize"]
 
+_EARLIER = (
+    "What changes files has to do so in the command build_py or build_ext of setuptools, "
+    "and not after them or with the finished wheel"
+)
 _FOR_A_WHEEL = {"bdist_wheel", "dist_info"}
 
 
@@ -43,7 +47,7 @@ def finalize(dist: Distribution) -> None:
     project = read_project(Path())
     table = project.tables.get(TABLE)
     if table is None:
-        if project.tables and project.backend.startswith("setuptools."):
+        if (project.tables or misnamed_table(project)) and project.backend.startswith("setuptools."):
             dist.cmdclass["bdist_wheel"] = _refusing(dist.get_command_class("bdist_wheel"), project)
         return
     for name, extend in (("build_py", _build_py), ("bdist_wheel", _bdist_wheel), ("egg_info", _egg_info)):
@@ -145,7 +149,7 @@ def _bdist_wheel(base: Any, _table: dict[str, Any]) -> Any:
                 return
             wheel = Path(self.distribution.dist_files[-1][2])
             try:
-                require_same(wheel, added.compiled)
+                require_same(wheel, added.compiled, _EARLIER)
             except BuildError as error:
                 wheel.unlink()
                 emit_failure(error)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from hatch_precompile.errors import CaptureError
 from hatch_precompile.inductor.parallel_regions import regions_for_any_threads
 from hatch_precompile.tracing.any_size.tracing import sizes_as_declared
 
@@ -129,7 +131,7 @@ def capture_settings(
                 "fx_graph_remote_cache": False,
                 # Precompiling torch's headers takes the time that it saves on about six graphs.
                 "cpp_cache_precompile_headers": graphs_expected > 6,
-                **options,
+                **_known(options),
             }
         ),
         _without_paths(),
@@ -140,6 +142,20 @@ def capture_settings(
         _symbolic(symbolic := Numbers(numbers)),
     ):
         yield symbolic
+
+
+def _known(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of inductor by their names; torch.compile takes `max-autotune`, too. Raises CaptureError for
+    one that is not there."""
+    import torch._inductor.config as inductor_config
+
+    names = inductor_config.get_config_copy()
+    found = {key.replace("-", "_"): value for key, value in options.items()}
+    for name in found.keys() - names.keys():
+        close = get_close_matches(name, names, n=1)
+        meant = f"; did you mean {close[0]}?" if close else "; torch._inductor.config has their names"
+        raise CaptureError(f"options: inductor of this torch has no setting {name}{meant}")
+    return found
 
 
 @contextlib.contextmanager

@@ -130,12 +130,23 @@ def _tensors(value: object, steps: Sequence[str], name: str) -> Iterator[torch.T
         return
     if not steps:
         if not isinstance(value, torch.Tensor):
-            raise CaptureError(f"dynamic-shapes.{name}: a {type(value).__name__}, not a tensor")
+            raise CaptureError(
+                f"dynamic-shapes.{name}: the sample has an object of {type(value).__name__}, not a tensor"
+                f"{_advice_on(value, name)}"
+            )
         yield value
         return
     step, *rest = steps
     for part in _parts(value, step, name):
         yield from _tensors(part, rest, name)
+
+
+def _advice_on(value: object, name: str) -> str:
+    if isinstance(value, dict) and name in value:
+        return "; yield the dict itself, not in a tuple, to pass arguments by name"
+    if isinstance(value, (dict, list, tuple)):
+        return f'; a way to the tensors in it is one key, as "{name}.*"'
+    return ""
 
 
 def _parts(value: object, step: str, name: str) -> Iterable[object]:

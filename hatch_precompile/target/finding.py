@@ -16,6 +16,7 @@ import torch
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.looking import dict_of
+from hatch_precompile.target.advice import about_gpus, own_line
 from hatch_precompile.target.call import Sample
 from hatch_precompile.target.observing import calls_observed
 from hatch_precompile.target.references import find_reference
@@ -86,6 +87,11 @@ def find_declared(entrypoint: Entrypoint) -> Declared:
 
 def require_own_frame(declared: Declared, entrypoint: Entrypoint) -> None:
     """Raise CaptureError where torch.compile would compile a frame that no call of the target has."""
+    if declared.kind == "module class" and declared.value.forward is torch.nn.Module.forward:
+        raise CaptureError(
+            f'target = "{entrypoint.target}" has no forward; name the method that its users call, '
+            f'as in "{entrypoint.target}.method"'
+        )
     if is_torchs_own(declared.function()):
         raise CaptureError(
             f'target = "{entrypoint.target}" is code of torch itself; name a module or a function '
@@ -127,7 +133,7 @@ def _declared(entrypoint: Entrypoint) -> Declared:
     owner_name, _, method = qualname.rpartition(".")
     owner = find_reference(f"{module_name}:{owner_name}", "target") if owner_name else None
     if isinstance(owner, type):
-        if method == "forward" and issubclass(owner, torch.nn.Module):
+        if method in ("forward", "__call__") and issubclass(owner, torch.nn.Module):
             raise CaptureError(
                 f'target = "{entrypoint.target}": name the class, "{module_name}:{owner_name}", '
                 "so that calling the module runs the compiled code"
@@ -135,13 +141,21 @@ def _declared(entrypoint: Entrypoint) -> Declared:
         bare = isinstance(inspect.getattr_static(owner, method), (staticmethod, classmethod))
         return Declared("method", value, owner, method, bare)
     if not inspect.isfunction(value):
-        raise CaptureError(
-            f'target = "{entrypoint.target}" is a {type(value).__name__}; '
-            "a target is an nn.Module class, a method or a Python function"
-        )
+        advice = "a target is an nn.Module class, a method or a Python function"
+        if isinstance(value, torch.nn.Module):
+            advice = f'name {_class_of(value)}, and with the key "instance" a function that makes one'
+        raise CaptureError(f'target = "{entrypoint.target}" is an object of {type(value).__name__}; {advice}')
     if entrypoint.instance is not None:
         raise CaptureError(f'instance is set, but the target "{entrypoint.target}" is a function')
     return Declared("function", value)
+
+
+def _class_of(module: torch.nn.Module) -> str:
+    """The class of a model as a target names it; that of the original, where torch has compiled one."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return "the class that it was before TorchScript compiled it"
+    cls = type(dict_of(module).get("_modules", {}).get("_orig_mod", module))
+    return f'its class, "{cls.__module__}:{cls.__qualname__}"'
 
 
 def find_target(entrypoint: Entrypoint, owner: Any = None) -> Target:
@@ -245,12 +259,19 @@ def _advice_on_instance(entrypoint: Entrypoint, error: Exception) -> str:
     name = getattr(error, "filename", None)
     if isinstance(error, FileNotFoundError) and isinstance(name, str) and not Path(name).is_absolute():
         return f"; a build runs in a folder of its own: find the file by Path(__file__).with_name({name!r})"
-    return "" if entrypoint.instance else '; name a callable that makes one with the key "instance"'
+    if isinstance(error, TypeError) and not entrypoint.instance:
+        return '; name a callable that makes one with the key "instance"'
+    place = own_line(error)
+    return about_gpus(error, "models are") or (f", at {place}" if place else "")
 
 
 def _instance(entrypoint: Entrypoint, cls: type) -> Any:
     factory = cls if entrypoint.instance is None else find_reference(entrypoint.instance, "instance")
     what = f'instance = "{entrypoint.instance}"' if entrypoint.instance else f"{cls.__qualname__}()"
+    if isinstance(factory, torch.nn.Module):
+        raise CaptureError(
+            f"{what} is an object of {type(factory).__qualname__}; name a function that returns one"
+        )
     try:
         instance = factory()
     except Exception as error:

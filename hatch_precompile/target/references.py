@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import pkgutil
 import sys
 import traceback
@@ -47,14 +47,49 @@ def _words(error: Exception) -> str:
 def _hint(module: str, error: Exception) -> str:
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return ""
-    if module != error.name and not module.startswith(f"{error.name}."):
-        return f"; if {error.name} is what the package requires, name it in its dependencies"
     parent, _, name = error.name.rpartition(".")
+    if module != error.name and not module.startswith(f"{error.name}."):
+        sibling = f"{module.rpartition('.')[0]}.{error.name}"
+        if "." not in error.name and _is_there(sibling):
+            return f"; did you mean {sibling}? A module of the same package is imported by its full name"
+        if _is_of_the_package(module, parent):
+            return (
+                f"; {parent} has no such module; if something makes its file, that must run before the build"
+            )
+        return f"; if {error.name} is what the package requires, name it in its dependencies"
     path = dict_of(sys.modules[parent]).get("__path__", ()) if parent else sys.path[:1]
+    if error.name == "src" and _is_there(within := module.removeprefix("src.")):
+        return f"; did you mean {within}? The folder src is no part of a module's name"
+    if hidden := _hidden(module.partition(".")[0]):
+        return f"; {hidden} cannot be imported beside a module of the same name: call the package otherwise"
     meant = _meant(
         name, [each.name for each in pkgutil.iter_modules(path)], prefix=f"{parent}." if parent else ""
     )
     return meant or "; the project has no such file where its package is, and only what is there can be named"
+
+
+def _hidden(name: str) -> str:
+    """The folder of a package on the path, where another module of its name has been imported."""
+    folder = next((Path(each, name) for each in sys.path if Path(each, name, "__init__.py").is_file()), None)
+    if folder is None or name not in sys.modules:
+        return ""
+    used = dict_of(sys.modules[name]).get("__file__")  # None: of a module that is built into Python
+    return "" if used is not None and Path(used).is_relative_to(folder) else str(folder)
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module would be found."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _is_of_the_package(module: str, parent: str) -> bool:
+    """Whether what is missing in `parent` would be the project's own, and not that of another distribution in
+    the same namespace."""
+    same = parent.partition(".")[0] == module.partition(".")[0]
+    return same and parent in sys.modules and dict_of(sys.modules[parent]).get("__file__") is not None
 
 
 def _meant(name: str, names: Any, prefix: str = "") -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
 
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
+from hatch_precompile.target.advice import about_gpus
 from hatch_precompile.target.call import Sample
 from hatch_precompile.target.recorded import sample_of
 from hatch_precompile.target.references import find_reference
@@ -17,6 +19,8 @@ from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.traffic.samples import embedded_calls, is_recorded
 
 __all__ = ["as_sample", "samples_of"]
+
+_AT_MOST = 1000  # samples of a function that makes them
 
 
 def samples_of(entrypoint: Entrypoint) -> Iterator[Sample]:
@@ -46,13 +50,20 @@ def _made(entrypoint: Entrypoint) -> Iterator[Sample]:
         returned = function()
         if isinstance(returned, torch.Tensor):
             raise CaptureError(f"{key} returned a tensor; {_FORM}")
-        samples = list(returned)
+        if returned is None:
+            raise CaptureError(f"{key} returned nothing; {_FORM}")
+        samples = list(islice(returned, _AT_MOST + 1))
     except CaptureError:
         raise
     except Exception as error:
         raise CaptureError(f"{key} raised {type(error).__name__}: {error}{_advice_on(error)}") from error
     if not samples:
         raise CaptureError(f"{key} returned no sample")
+    if len(samples) > _AT_MOST:
+        raise CaptureError(
+            f"{key} returned more than {_AT_MOST} samples, each of which is traced and verified: give one "
+            "for each kind of call, and declare sizes that vary in dynamic-shapes"
+        )
     if isinstance(returned, (tuple, dict)) and not isinstance(samples[0], (tuple, dict)):
         raise CaptureError(f"{key} returned a {type(returned).__name__}, which is one sample: yield it")
     for number, sample in enumerate(samples, 1):
@@ -60,11 +71,9 @@ def _made(entrypoint: Entrypoint) -> Iterator[Sample]:
 
 
 def _advice_on(error: Exception) -> str:
-    if any(word in str(error) for word in ("CUDA", "NVIDIA")):
-        return "; samples are made on the CPU"
     if isinstance(error, FileNotFoundError):
         return "; a build runs in a folder of its own: find the file by the module's __file__"
-    return ""
+    return about_gpus(error, "samples are")
 
 
 def as_sample(sample: Any, what: str) -> Sample:

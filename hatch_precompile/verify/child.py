@@ -20,6 +20,7 @@ __all__ = ["main"]
 
 def main(path: str) -> int:
     connect_to_parent()
+    del sys.argv[1:]  # the author's code may look at it
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     outcome = _outcome(request)
     # Where something cannot be written as JSON, as a name of a file that is no UTF-8, that is shown in ASCII.

@@ -63,8 +63,11 @@ def digests(files: Iterable[str], site: Path) -> dict[str, str]:
     return {path: _digest((site / path).open("rb")) for path in files}
 
 
-def require_same(wheel: Path, compiled: Mapping[str, str]) -> None:
-    """Raise BuildError unless a wheel holds, metadata and bundle aside, the files that were compiled."""
+def require_same(wheel: Path, compiled: Mapping[str, str], remedy: str) -> None:
+    """Raise BuildError unless a wheel holds, metadata and bundle aside, the files that were compiled.
+
+    remedy: when such files may be changed, in the words of the backend
+    """
     with zipfile.ZipFile(wheel) as archive:
         written = {name: _digest(archive.open(name)) for name in archive.namelist() if _is_content(name)}
     groups = {
@@ -75,8 +78,7 @@ def require_same(wheel: Path, compiled: Mapping[str, str]) -> None:
     found = [f"{_some(names)} {what}" for what, names in groups.items() if names]
     if found:
         raise BuildError(
-            f"the wheel is not what was compiled and verified: of its files {', '.join(found)}. "
-            "What changes files has to run before this hook: put its table above this one's"
+            f"the wheel is not what was compiled and verified: of its files {', '.join(found)}. {remedy}"
         )
 
 

@@ -56,7 +56,7 @@ class TestTargets:
             ({"target": "Fine.missing"}, f'target = "{MODELS}:Fine.missing": {MODELS} has no Fine.missing'),
             (
                 {"target": "CONSTANT"},
-                "is a int; a target is an nn.Module class, a method or a Python function",
+                "is an object of int; a target is an nn.Module class, a method or a Python function",
             ),
             (
                 {"target": "Plain"},

@@ -122,6 +122,55 @@ MISTAKES = (
         {TOML: ("moods.model:Reader", "torch.nn:Linear")},
         "name a module or a function of yours",
     ),
+    Mistake(
+        "a target below src",
+        {TOML: ("moods.model:Reader", "src.moods.model:Reader")},
+        "did you mean moods.model?",
+    ),
+    Mistake(
+        "a model as the target",
+        {
+            TOML: ("moods.model:Reader", "moods.model:reader"),
+            MODEL: PROJECT[MODEL] + "\n\nreader = Reader()\n",
+        },
+        'name its class, "moods.model:Reader", and with the key "instance"',
+    ),
+    Mistake(
+        "a compiled model as the target",
+        {
+            TOML: ("moods.model:Reader", "moods.model:reader"),
+            MODEL: PROJECT[MODEL] + "\n\nreader = torch.compile(Reader())\n",
+        },
+        'name its class, "moods.model:Reader", and with the key "instance"',
+    ),
+    Mistake(
+        "a model as the instance",
+        {
+            TOML: ("samples =", 'instance = "moods.model:reader"\nsamples ='),
+            MODEL: PROJECT[MODEL] + "\n\nreader = Reader()\n",
+        },
+        "is an object of Reader; name a function that returns one",
+    ),
+    Mistake(
+        "an entrypoint twice",
+        {TOML: PROJECT[TOML] + PROJECT[TOML][PROJECT[TOML].index(TABLE) :]},
+        "got the same",
+    ),
+    Mistake(
+        "a mode of torch.compile",
+        {TOML: ("samples =", 'options = { mode = "max-autotune" }\nsamples =')},
+        "torch._inductor.list_mode_options() has",
+    ),
+    Mistake(
+        "an option that is not there",
+        {TOML: ("samples =", "options = { max-autotun = true }\nsamples =")},
+        "no setting max_autotun; did you mean max_autotune?",
+    ),
+    Mistake(
+        "another torch than the project allows",
+        {TOML: ('dependencies = ["torch"]', 'dependencies = ["torch<2.0"]')},
+        "pin a torch in build-system.requires that the project's dependencies allow",
+    ),
     # The samples.
     Mistake(
         "return for yield",
@@ -133,6 +182,11 @@ MISTAKES = (
         "a tensor for a tuple",
         {SAMPLES: (YIELD, "yield torch.ones(8)")},
         "sample 1 is a Tensor; a sample is a tuple",
+    ),
+    Mistake(
+        "a forgotten return",
+        {SAMPLES: (YIELD, "[(torch.ones(8, 12),)]")},
+        "returned nothing; a sample is a tuple",
     ),
     Mistake("nothing yielded", {SAMPLES: (YIELD, "yield from ()")}, "returned no sample"),
     Mistake(
@@ -170,7 +224,47 @@ MISTAKES = (
         {SAMPLES: (YIELD, "yield (torch.ones(8, device='cuda'),)")},
         "samples are made on the CPU",
     ),
+    Mistake(
+        "a dict in a tuple",
+        {SAMPLES: (YIELD, "yield ({'word_ids': torch.ones(8, 12)},)")},
+        "an object of dict, not a tensor; yield the dict itself, not in a tuple",
+    ),
+    Mistake(
+        "samples without an end",
+        {SAMPLES: (YIELD, "while True:\n        yield (torch.ones(8, 12),)")},
+        "returned more than 1000 samples, each of which is traced",
+    ),
     # The model.
+    Mistake(
+        "a sample that was computed with gradients",
+        {SAMPLES: (YIELD, "yield (torch.ones(8, 12, requires_grad=True) * 2,)")},
+        "copy.deepcopy makes; yield it with .detach()",
+    ),
+    Mistake(
+        "a model on a GPU",
+        {MODEL: ("# weights", "self.cuda()")},
+        "; models are made on the CPU, for which the build",
+    ),
+    Mistake(
+        "a call on a GPU",
+        {MODEL: ("self.words(word_ids)", "self.words(word_ids.cuda())")},
+        "The model and all that it computes are made on the CPU",
+    ),
+    Mistake(
+        "a program that asks for arguments",
+        {
+            MODEL: (
+                "import torch\n",
+                "import sys\n\nimport torch\n\nif len(sys.argv) == 1:\n    sys.exit('Which model?')\n",
+            )
+        },
+        "src/moods/model.py:6 in <module>",
+    ),
+    Mistake(
+        "a module of the same package by its last name",
+        {MODEL: ("import torch\n", "import torch\nimport layers\n"), "src/moods/layers.py": ""},
+        "did you mean moods.layers?",
+    ),
     Mistake(
         "a constructor with arguments",
         {MODEL: ("def __init__(self)", "def __init__(self, size: int)")},
@@ -185,6 +279,34 @@ MISTAKES = (
         "a requirement that is not declared",
         {MODEL: ("import torch\n", "import torch\nimport not_there\n")},
         "name it in its dependencies",
+    ),
+    Mistake(
+        "a module that is made later",
+        {MODEL: ("import torch\n", "import torch\n\nfrom ._version import VERSION\n")},
+        "moods has no such module; if something makes its file, that must run",
+    ),
+    Mistake(
+        "a constructor that does not call its base's",
+        {MODEL: ("        super().__init__()\n", "")},
+        "cannot assign module before Module.__init__() call, at ",
+    ),
+    Mistake(
+        "a package called as one of Python's",
+        {
+            TOML: PROJECT[TOML].replace("moods", "token"),
+            **{path.replace("moods", "token"): text for path, text in PROJECT.items() if path != TOML},
+        },
+        "src/token cannot be imported beside a module of the same name",
+    ),
+    Mistake(
+        "no forward",
+        {MODEL: ("def forward", "def predict")},
+        "has no forward; name the method that its users call",
+    ),
+    Mistake(
+        "the call of a class",
+        {TOML: ("moods.model:Reader", "moods.model:Reader.__call__")},
+        'name the class, "moods.model:Reader"',
     ),
     Mistake("a syntax error", {MODEL: ("(nn.Module):", "(nn.Module)")}, "src/moods/model.py:5)"),
     Mistake(

@@ -153,6 +153,12 @@ class TestErrors:
             "build-system.build-backend: poetry.core.masonry.api runs no hook of hatch-precompile; "
             "hatchling.build and setuptools.build_meta do",
         ),
+        (
+            "hatchling.build",
+            "[tool.hatch.build.hook.precompile.entrypoints]",
+            "tool.hatch.build.hook.precompile: nobody reads a table of this name; "
+            "call it tool.hatch.build.hooks.precompile",
+        ),
     ],
 )
 def test_a_table_that_nobody_reads(tmp_path: Path, backend: str, table: str, says: str) -> None:

@@ -84,8 +84,13 @@ def test_an_argument_that_a_sample_leaves_out_has_none(marked: list[Any]) -> Non
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("x", [1], "dynamic-shapes.x: a list, not a tensor"),
-        ("x.keys", Layer(7), 'dynamic-shapes."x.keys": a int, not a tensor'),  # type: ignore[arg-type]
+        (
+            "x",
+            [1],
+            "dynamic-shapes.x: the sample has an object of list, not a tensor; "
+            'a way to the tensors in it is one key, as "x.*"',
+        ),
+        ("x.keys", Layer(7), 'dynamic-shapes."x.keys": the sample has an object of int, not a tensor'),  # type: ignore[arg-type]
         ("x.values", Layer(None), "dynamic-shapes.\"x.values\": a Layer has no 'values'"),
         ("x.first", [tensor(2)], "dynamic-shapes.\"x.first\": a list has no 'first'"),
         ("x.keys", {"a": 1}, "dynamic-shapes.\"x.keys\": a dict has no 'keys'"),

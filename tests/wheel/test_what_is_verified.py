@@ -120,11 +120,11 @@ def test_a_wheel_is_compared_whole(project: Path, tmp_path: Path) -> None:
             "acme-1.data/scripts/acme",
         ):
             archive.writestr(path, "")
-    require_same(wheel, compiled)
+    require_same(wheel, compiled, "Do it earlier")
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("data.bin", "")
     more = {**compiled, "acme/gone.py": "", "acme/model.py": "another"}
     with pytest.raises(BuildError) as caught:
-        require_same(wheel, more)
+        require_same(wheel, more, "Do it earlier")
     said = "acme/model.py are another, data.bin were not there, acme/gone.py are no more"
-    assert f"of its files {said}. " in str(caught.value)
+    assert str(caught.value).endswith(f"of its files {said}. Do it earlier")
