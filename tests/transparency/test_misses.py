@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 if TYPE_CHECKING:
     from tests.conftest import Site
@@ -55,6 +56,11 @@ class TestPolicies:
             'lab: calls that no entry fits run as they are: on-miss = "compile", and torch finds no C++ '
             "compiler (InvalidCxxCompiler); install one, or set CXX"
         )
+
+    @pytest.mark.skipif(not hasattr(torch.compiler, "set_default_backend"), reason="not in every torch")
+    def test_on_miss_compile_with_a_backend_that_needs_no_compiler(self, lab: Site) -> None:
+        seen = lab.play("misses.misses_that_are_compiled", by_default=True)
+        assert seen == {"ran": 2, "hits": 1, "said": []}
 
 
 class TestFollowed:
