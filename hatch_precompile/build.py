@@ -26,6 +26,7 @@ from hatch_precompile.config.cells import Shard, cells_of, this_cell
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.machine import require_known_torch, require_machine
+from hatch_precompile.outside.manifests import LeftOutRecord
 from hatch_precompile.processes import free_memory, in_parallel, preloaded, stopping_children, within_memory
 from hatch_precompile.records import GUARDS, Capture
 from hatch_precompile.reuse.earlier import Earlier, find_earlier
@@ -205,7 +206,11 @@ class _Build:
     def _write(self, captures: list[CaptureOf], variants: list[Variant], torch: Any) -> list[Path]:
         bundle = self.directory / "bundle"
         shutil.rmtree(bundle, ignore_errors=True)
-        return write_bundle(bundle, captures, variants, _built_with(torch), self.part)
+        there = {entrypoint.name for entrypoint, *_ in captures}
+        left_out = [
+            LeftOutRecord(each.name, each.target) for each in self.entrypoints if each.name not in there
+        ]
+        return write_bundle(bundle, captures, variants, _built_with(torch), self.part, left_out)
 
     def _say(self, text: str, event: Event) -> None:
         self.report(text)

@@ -19,7 +19,7 @@ from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.cells import Shard
-from hatch_precompile.outside.manifests import Part
+from hatch_precompile.outside.manifests import LeftOutRecord, Part
 from hatch_precompile.records import CAPTURE, MARSHAL, Capture, FrameRecord, GraphRecord
 from hatch_precompile.runtime import runtime, runtime_directory
 
@@ -41,10 +41,12 @@ def write_bundle(
     variants: Sequence[Variant],
     versions: Mapping[str, str],
     part: Part | None = None,
+    left_out: Sequence[LeftOutRecord] = (),
 ) -> list[Path]:
     """Merge the captures into `directory` and write the manifest. Returns the shared libraries.
 
-    versions: see `built_with`; part: of which entrypoints these are some, where the wheel is for a shard.
+    versions: see `built_with`; part: of which entrypoints these are some, where the wheel is for a shard;
+    left_out: entrypoints that failed.
 
     Frames that several entrypoints share (a decorator's wrapper) become one, with the entries of all.
     """
@@ -64,6 +66,8 @@ def write_bundle(
     }
     if part is not None:
         manifest["part"] = msgspec.to_builtins(part)
+    if left_out:
+        manifest["left_out"] = msgspec.to_builtins(left_out)
     writer.write_heads(runtime("manifest").seal_of(msgspec.json.decode(msgspec.json.encode(manifest))))
     manifest["files"] = _files_in(directory)
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"

@@ -118,6 +118,11 @@ def show(bundle: FoundManifest, console: Console) -> None:
     for entrypoint in manifest.entrypoints:
         for skipped in entrypoint.skipped:
             _line(console, f"{entrypoint.name}: {skipped.function} runs as Python: {skipped.reason}")
+    for left_out in manifest.left_out:
+        _line(
+            console,
+            f"{left_out.name}: left out at the build, which said why: {left_out.target} is not compiled",
+        )
     console.print(_frames(manifest.frames))
     console.print(_libraries(manifest, bundle.sizes))
     console.print(_guards(manifest.frames))

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from hatch_precompile.errors import CaptureError
+from hatch_precompile.errors import ConfigError
 from hatch_precompile.inductor.parallel_regions import regions_for_any_threads
 from hatch_precompile.tracing.any_size.tracing import sizes_as_declared
 
@@ -145,7 +145,7 @@ def capture_settings(
 
 
 def _known(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of inductor by their names; torch.compile takes `max-autotune`, too. Raises CaptureError for
+    """Settings of inductor by their names; torch.compile takes `max-autotune`, too. Raises ConfigError for
     one that is not there."""
     import torch._inductor.config as inductor_config
 
@@ -154,7 +154,7 @@ def _known(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in found.keys() - names.keys():
         close = get_close_matches(name, names, n=1)
         meant = f"; did you mean {close[0]}?" if close else "; torch._inductor.config has their names"
-        raise CaptureError(f"options: inductor of this torch has no setting {name}{meant}")
+        raise ConfigError(f"options: inductor of this torch has no setting {name}{meant}")
     return found
 
 

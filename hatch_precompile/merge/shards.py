@@ -150,4 +150,5 @@ def _write(shards: list[_Shard], directory: Path, captures: Path) -> None:
     variants = [
         Variant(each.name, tuple(each.requires), {}, each.backend) for each in bundles[0].whole.variants
     ]
-    write_bundle(directory, taken, variants, bundles[0].built_with)
+    left_out = [each for bundle in bundles for each in bundle.whole.left_out]
+    write_bundle(directory, taken, variants, bundles[0].built_with, left_out=left_out)

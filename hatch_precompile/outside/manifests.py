@@ -27,6 +27,7 @@ __all__ = [
     "IndexedCell",
     "Manifest",
     "NoShardError",
+    "LeftOutRecord",
     "Part",
     "Recipe",
     "ResumeRecord",
@@ -171,6 +172,13 @@ class Part(Struct, frozen=True):
     entrypoints: list[str]
 
 
+class LeftOutRecord(Struct, frozen=True):
+    """An entrypoint that the configuration has and the wheel has not, with on-error = "warn"."""
+
+    name: str = ""
+    target: str = ""
+
+
 class Manifest(Struct, frozen=True):
     """format: None where the manifest does not say, which one of ours does; lacking: the keys that such a one
     has, too."""
@@ -184,6 +192,7 @@ class Manifest(Struct, frozen=True):
     resumes: list[ResumeRecord] = []
     files: dict[str, str] = {}
     part: Part | None = None
+    left_out: list[LeftOutRecord] = []
     lacking: tuple[str, ...] = ()
 
     def entrypoint(self, name: str) -> EntrypointRecord | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import time
@@ -111,6 +112,11 @@ class TestWarn:
             f"WARNING: entrypoint {name} is left out of the wheel: entrypoint {name}: "
         )
         assert self.REASONS[name] in said[name]
+
+    def test_the_wheel_knows_what_it_lacks(self, said: dict[str, str]) -> None:
+        left_out = json.loads(said["manifest"])["left_out"]
+        assert {each["name"] for each in left_out} >= self.REASONS.keys()
+        assert {"name": "missing", "target": "broken.models:Missing"} in left_out
 
     @pytest.mark.parametrize("name", ["local", "made"])
     def test_a_thing_without_a_name_comes_with_advice_and_its_source_line(

@@ -102,6 +102,29 @@ class TestManifest:
             manifests.read_manifest(str(tmp_path))
 
 
+class TestLeftOut:
+    """Entrypoints that failed at the build, with on-error = "warn"."""
+
+    def test_they_are_told(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        left_out = [{"name": "decoder", "target": "textmodel.model:Decoder"}]
+        (tmp_path / "manifest.json").write_text(json.dumps({**WHOLE, "left_out": left_out}))
+        with caplog.at_level("INFO"):
+            made = installation.Installation(str(tmp_path), "textmodel", "log")
+            made.manifest["built_with"]["magic"] = importlib.util.MAGIC_NUMBER.hex()
+            made._start()
+        assert caplog.messages == ["decoder was left out when the wheel was built, because it failed there"]
+        assert caplog.records[0].precompiled["event"] == "left out"  # type: ignore[attr-defined]
+        told = status_of(made)["entrypoints"]["decoder"]
+        assert (told["target"], told["active"], told["entries"]) == ("textmodel.model:Decoder", False, 0)
+        assert told["left_out"] == ["it was left out when the wheel was built, because it failed there"]
+
+    @pytest.mark.parametrize("damaged", [3, [3], [{"name": "decoder"}]])
+    def test_a_record_that_is_none_is_damage(self, tmp_path: Path, damaged: Any) -> None:
+        (tmp_path / "manifest.json").write_text(json.dumps({**WHOLE, "left_out": damaged}))
+        with pytest.raises(Unfit, match="is damaged; reinstall the package"):
+            manifests.read_manifest(str(tmp_path))
+
+
 class TestVariantThatIsAskedFor:
     """As the verification of a wheel with several asks for each."""
 

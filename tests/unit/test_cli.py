@@ -34,6 +34,7 @@ MANIFEST: dict[str, Any] = {
     "frames": [{"module": "textmodel.model", "qualname": "Encoder.forward", "entries": [{}, {}, {}]}],
     "graphs": [{"libraries": {"x86-64-v3": "lib/0.so"}}, {"libraries": {"x86-64-v3": "lib/1.so"}}],
     "files": {"lib/0.so": "0" * 64},
+    "left_out": [{"name": "decoder", "target": "textmodel.model:Decoder"}],
     "a key of a later version": 1,
 }
 BUNDLE = {"manifest.json": json.dumps(MANIFEST), "lib/0.so": "x" * 2000, "lib/1.so": "x" * 500}
@@ -72,6 +73,10 @@ def expect_summary(result: Result, package: str) -> None:
     assert ["encoder", "textmodel.model:Encoder", "no_grad", "call", "eager", "2", "1"] in lines
     assert ["textmodel.model:Encoder.forward", "3"] in lines
     assert "encoder: Encoder.search runs as Python: graph break in loop, at m.py:[3]\n" in result.output
+    assert (
+        "decoder: left out at the build, which said why: textmodel.model:Decoder is not compiled\n"
+        in result.output
+    )
     assert ["x86-64-v3", "2 of 2", "2.5 kB", "avx2, fma"] in lines
 
 
