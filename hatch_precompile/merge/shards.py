@@ -150,5 +150,14 @@ def _write(shards: list[_Shard], directory: Path, captures: Path) -> None:
     variants = [
         Variant(each.name, tuple(each.requires), {}, each.backend) for each in bundles[0].whole.variants
     ]
-    left_out = [each for bundle in bundles for each in bundle.whole.left_out]
+    order = shards[0].part.entrypoints.index
+    left_out = sorted(
+        (
+            each
+            for bundle in bundles
+            for each in bundle.whole.left_out
+            if each.name in shards[0].part.entrypoints
+        ),
+        key=lambda each: order(each.name),
+    )
     write_bundle(directory, taken, variants, bundles[0].built_with, left_out=left_out)

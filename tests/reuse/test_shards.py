@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hatch_precompile.bundle.reader import find
 from hatch_precompile.bundle.writer import Part, write_bundle
 from hatch_precompile.config import load
 from hatch_precompile.config.cells import Shard
 from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.frontends.common import SHARD, shard
 from hatch_precompile.merge import merge_wheels
+from hatch_precompile.outside.manifests import LeftOutRecord
 from hatch_precompile.reuse.earlier import find_earlier
 from tests.conftest import made_once
 from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack
@@ -30,19 +33,26 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="module")
 def other(first: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shard 1 of 2, written from the captures of the whole."""
+    """Shard 1 of 2."""
+    return from_captures(first, tmp_path_factory.mktemp("other"), Shard(1, 2), NAMES)
+
+
+def from_captures(
+    first: Made, folder: Path, shard: Shard, names: list[str], left_out: Sequence[LeftOutRecord] = ()
+) -> Path:
+    """The wheel of a shard, written from the captures of the whole. names: all of the configuration."""
     manifest = json.loads(first.files[MANIFEST])
     earlier, _ = find_earlier(first.wheel, "shop", manifest["built_with"])
     assert earlier is not None
-    folder = tmp_path_factory.mktemp("other")
     config = load({"entrypoints": ENTRYPOINTS}, default_package="shop")
     captures = []
-    for entrypoint in Shard(1, 2).part(config.entrypoints):
+    for entrypoint in shard.part(config.entrypoints):
         captured = earlier.unpack(entrypoint.name, folder / entrypoint.name)
         assert captured is not None
         captures.append((entrypoint, captured, folder / entrypoint.name))
     variants = [a_variant(each["name"], each["requires"]) for each in manifest["variants"]]
-    write_bundle(folder / "bundle", captures, variants, manifest["built_with"], Part(1, 2, NAMES))
+    part = Part(shard.number, shard.of, names)
+    write_bundle(folder / "bundle", captures, variants, manifest["built_with"], part, left_out)
     written = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in (folder / "bundle").rglob("*")
@@ -76,6 +86,18 @@ def test_all_shards_are_the_whole(first: Made, second: Made, other: Path, tmp_pa
     backwards = merge_wheels([second.wheel, other, second.wheel], tmp_path / "backwards")
     assert merged.wheel.read_bytes() == whole.wheel.read_bytes() == backwards.wheel.read_bytes()
     assert merged.cells == whole.cells and merged.missing == []
+
+
+def test_what_failed_in_a_shard_is_told_by_the_whole(first: Made, tmp_path: Path) -> None:
+    failed = [LeftOutRecord("failed", "shop:failed"), LeftOutRecord("late", "shop:late")]
+    wheels = []
+    for number, left_out in ((1, failed[1:]), (2, failed[:1])):
+        (tmp_path / str(number)).mkdir()
+        names = [*NAMES, "failed", "late"]
+        wheels.append(from_captures(first, tmp_path / str(number), Shard(number, 2), names, left_out))
+    merged = merge_wheels(wheels, tmp_path / "merged").wheel
+    (bundle,) = find(str(merged))
+    assert bundle.manifest.left_out == failed
 
 
 def test_one_that_is_missing_is_named(second: Made, tmp_path: Path) -> None:
