@@ -87,9 +87,14 @@ def _is_there(module: str) -> bool:
 
 def _is_of_the_package(module: str, parent: str) -> bool:
     """Whether what is missing in `parent` would be the project's own, and not that of another distribution in
-    the same namespace."""
-    same = parent.partition(".")[0] == module.partition(".")[0]
-    return same and parent in sys.modules and dict_of(sys.modules[parent]).get("__file__") is not None
+    the same namespace. A package whose `__init__` has failed is in `sys.modules` no more."""
+    root = module.partition(".")[0]
+    if parent in sys.modules:
+        found = dict_of(sys.modules[parent]).get("__file__")
+    else:
+        spec = importlib.util.find_spec(root)
+        found = spec.origin if spec is not None else None
+    return parent.partition(".")[0] == root and found is not None
 
 
 def _meant(name: str, names: Any, prefix: str = "") -> str:

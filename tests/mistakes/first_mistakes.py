@@ -308,6 +308,11 @@ MISTAKES = (
         {TOML: ("moods.model:Reader", "moods.model:Reader.__call__")},
         'name the class, "moods.model:Reader"',
     ),
+    Mistake(
+        "a module that is made later, of __init__",
+        {"src/moods/__init__.py": "from ._version import VERSION\n"},
+        "moods has no such module; if something makes its file, that must run",
+    ),
     Mistake("a syntax error", {MODEL: ("(nn.Module):", "(nn.Module)")}, "src/moods/model.py:5)"),
     Mistake(
         "a class under torch.compile",
