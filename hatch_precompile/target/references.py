@@ -70,7 +70,8 @@ def _hint(module: str, error: Exception) -> str:
 
 def _hidden(name: str) -> str:
     """The folder of a package on the path, where another module of its name has been imported."""
-    folder = next((Path(each, name) for each in sys.path if Path(each, name, "__init__.py").is_file()), None)
+    folders = (Path(each, name).absolute() for each in sys.path)
+    folder = next((each for each in folders if (each / "__init__.py").is_file()), None)
     if folder is None or name not in sys.modules:
         return ""
     used = dict_of(sys.modules[name]).get("__file__")  # None: of a module that is built into Python
