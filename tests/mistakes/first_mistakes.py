@@ -115,7 +115,7 @@ MISTAKES = (
         "no sample has a size of 16 or more, but 8; give one",
     ),
     Mistake(
-        "an unknown variant", {TOML: ("verify = true", 'variants = ["avx2"]')}, 'known: "native", "x86-64"'
+        "an unknown variant", {TOML: ("verify = true", 'variants = ["avx2"]')}, 'known: "native", "'
     ),
     Mistake(
         "a target of torch's own",
