@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
 import threading
 import warnings
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from hatch_precompile.bundle.format import FORMAT
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import runtime, runtime_directory
 from tests.support.variants import HERE
 
 errors, installation, manifests = map(runtime, ("errors", "installation", "manifest"))
@@ -247,6 +248,29 @@ class TestVariantsByCapability:
                 backends.choose_variant(*given)
         else:
             assert backends.choose_variant(*given) == chosen
+
+
+class TestParts:
+    @pytest.mark.parametrize("missing", [True, False])
+    @pytest.mark.parametrize("file", ["backends/__init__.py", "backends/x86_64/__init__.py"])
+    def test_a_file_of_a_folder_that_is_cut_or_missing_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, missing: bool
+    ) -> None:
+        """Where it is missing, Python takes the folder for a package all the same."""
+        package = tmp_path.name  # of this test alone
+        shutil.copytree(runtime_directory(), tmp_path / package)
+        damaged = tmp_path / package / file
+        text = damaged.read_text().replace("WHOLE = True", "")
+        damaged.unlink() if missing else damaged.write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        for name in ("backends", "backends.x86_64"):
+            importlib.import_module(f"{package}.{name}")
+        errors = importlib.import_module(f"{package}.errors")
+        with pytest.raises(errors.Unfit, match=f"{damaged.parent if missing else damaged} is damaged"):
+            errors.check_parts()
+
+    def test_what_is_whole_is_not(self) -> None:
+        errors.check_parts()
 
 
 class TestGivingUp:
