@@ -50,9 +50,9 @@ def write_entry(
     place = f"entries/{entry.number}"
     text = f"# Guards of {entry.function}, sample {entry.sample + 1} of {entrypoint}.\n{guards.source}"
     name = f"<guards of {entry.function}>"
-    native = native_guards.add(text)
+    native = native_guards.add(guards.functions)
     head = (
-        function_codes(guards.stub, name)[0],
+        function_codes(guards.stub.text(), name)[0],
         code.code,
         code.constants,
         modules_named(code.constants),

@@ -12,10 +12,10 @@ __all__ = ["FAMILIES", "GraphBar", "KindBar", "Share", "graph_bars", "guard_bars
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "tensors": ("TENSOR_MATCH", "DIMENSION_MARKING"),
-    "sizes": ("SHAPE_ENV",),
+    "sizes": ("SHAPE_ENV", "STRIDES", "NUMBERS"),
     "identities": ("TYPE_MATCH", "ID_MATCH", "OBJECT_ALIASING"),
     "torch's state": (
-        *("STAND_ASIDE", "GLOBAL_STATE", "TORCH_FUNCTION_STATE"),
+        *("STAND_ASIDE", "GLOBAL_STATE", "INFERENCE_MODE", "TORCH_FUNCTION_STATE"),
         *("DEFAULT_DEVICE", "DUAL_LEVEL", "SAVED_TENSORS_HOOKS"),
     ),
     "the process": ("ENVIRONMENT", "PROCESS_STATE", "HOOKS"),
@@ -29,6 +29,7 @@ _KINDS_OF_FILES = {
     ".bin": "constants",
     ".wrapping": "wrappers",
     ".txt": "readable sources",
+    ".words": "explanations",
     ".json": "manifest",
 }
 

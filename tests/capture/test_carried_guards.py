@@ -90,7 +90,7 @@ def by_options(x: torch.Tensor, options: Any) -> torch.Tensor:
 def test_the_stub_of_a_guard_runs_nothing_of_another_class() -> None:
     guards = lowered(by_options, torch.ones(2), Options())
     namespace = {**runtime("torch_private").guard_namespace(), "load": lambda _: "loaded"}
-    exec(guards.stub, namespace)
+    exec(guards.stub.text(), namespace)
     other = Numbering()
     assert namespace["guard"]({"x": torch.ones(2), "options": other}) == "loaded"
     assert other.read == 0
@@ -102,8 +102,8 @@ def test_the_stub_of_a_guard_asks_only_what_it_can() -> None:
     table = {torch.float32: 2.0, torch.float64: 3.0}
     guards = lowered(by_dtype, torch.ones(2), table)
     namespace = {**runtime("torch_private").guard_namespace(), "load": lambda _: "loaded"}
-    exec(guards.stub, namespace)
+    exec(guards.stub.text(), namespace)
     assert namespace["guard"]({"x": torch.ones(2), "table": table}) == "loaded"
     assert namespace["guard"]({"x": torch.ones(2), "table": [table]}) is False
     assert "== 2.0" in guards.source
-    assert "== 2.0" not in guards.stub
+    assert "== 2.0" not in guards.stub.text()

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.inductor import capture_settings
+from hatch_precompile.lower.guards.checks import Function
 from hatch_precompile.lower.guards.function import function_codes, lower_guards
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.runtime import runtime
@@ -101,12 +102,12 @@ def _held(recorder: GuardRecorder, trace: FrameTrace, keys: tuple[int, int]) -> 
     namespace = runtime("torch_private").guard_namespace()
     code = runtime("entries").prepare_guard(namespace, data, trace.frame_globals, entry)
     whole = types.FunctionType(code, namespace, "guard")
-    stub = types.FunctionType(function_codes(lowered.stub, "<stub>")[0], namespace, "guard")
+    stub = types.FunctionType(function_codes(lowered.stub.text(), "<stub>")[0], namespace, "guard")
 
     def guard(frame_locals: dict[str, Any]) -> bool:
         return bool(stub(frame_locals) and whole(frame_locals))
 
-    made = native(lowered.source, namespace)
+    made = native(lowered.functions, namespace)
 
     def native_guard(frame_locals: dict[str, Any]) -> bool:
         return bool(stub(frame_locals) and made(frame_locals))
@@ -126,10 +127,10 @@ def _held(recorder: GuardRecorder, trace: FrameTrace, keys: tuple[int, int]) -> 
     )
 
 
-def native(source: str, namespace: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
-    """The guard with this source as native code."""
+def native(functions: Sequence[Function], namespace: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
+    """The guard with these functions as native code."""
     guards = NativeGuards()
-    translated = guards.add(source)
+    translated = guards.add(functions)
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "guards.so")
         problem = guards.compile(library)

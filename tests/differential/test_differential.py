@@ -19,6 +19,7 @@ from differential.frames import held_frames, mapped
 from differential.harness import HeldFrame, hold, native
 from differential.report import JUSTIFIED, Tally, all_mutations, try_mutations
 from hatch_precompile.runtime import runtime
+from tests.support.guard_text import functions_of
 
 
 class Held(list[tuple[HeldFrame, dict[str, Any], list[Any]]]):
@@ -109,7 +110,7 @@ class TestAlike:
         namespace = runtime("torch_private").guard_namespace()
         namespace["entry"] = types.SimpleNamespace(hits=0)
         source = "def guard(L):\n    if not (alike(L['one'], L['other'])): return False\n    return True\n"
-        in_c, in_python = native(source, namespace), namespace["alike"]
+        in_c, in_python = native(functions_of(source), namespace), namespace["alike"]
 
         def says(one: Any, other: Any) -> bool:
             answer = bool(in_python(one, other))

@@ -7,43 +7,54 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatch_precompile.lower.guards.shortening import Block, Item, flat, function_text, share_parts
+from hatch_precompile.lower.guards.checks import Accept, Assign, CallPart, Check, Function, Statement
+from hatch_precompile.lower.guards.expressions import Constant, Name, Variable
+from hatch_precompile.lower.guards.shortening import Block, Item, flat, share_parts
+from tests.support.guard_text import expression_of
+
+
+def check(condition: str) -> Check:
+    return Check("EQUALS_MATCH", expression_of(condition))
 
 
 def layer(base: str, first: int, number: int) -> list[Item]:
     """A value with two parts of one kind, reached from `base`."""
-    value, a, b = (f"v{first + offset}" for offset in range(3))
-    leaf = "if not (type({v}) is int and {v} >= 0): return False"
-    more = ["if not ({v} < 100): return False", "if not ({v} != 13): return False", "{v}_keys = [{v}]"]
+    value, a, b = (Variable(first + offset) for offset in range(3))
+    conditions = ["type({v}) is int and {v} >= 0", "{v} < 100", "{v} != 13"]
+
+    def leaf(variable: Variable) -> Block:
+        checks = [check(condition.format(v=variable)) for condition in conditions]
+        return Block(variable, [*checks, Assign(Variable(variable.number, "_keys"), variable)])
+
     return [
-        f"{value} = {base}[{number}]",
+        Assign(value, expression_of(f"{base}[{number}]")),
         Block(
             value,
             [
-                f"if not (len({value}) == 2): return False",
-                f"{a} = {value}[0]",
-                Block(a, [line.format(v=a) for line in [leaf, *more]]),
-                f"{b} = {value}[1]",
-                Block(b, [line.format(v=b) for line in [leaf, *more]]),
+                check(f"len({value}) == 2"),
+                Assign(a, expression_of(f"{value}[0]")),
+                leaf(a),
+                Assign(b, expression_of(f"{value}[1]")),
+                leaf(b),
             ],
         ),
     ]
 
 
-def guard(layers: int, later: list[int]) -> tuple[list[Item], str]:
+def guard(layers: int, later: list[int]) -> list[Item]:
     """A guard on a list of pairs that is finally asked for the sum of some of the numbers."""
     inner: list[Item] = []
     for number in range(layers):
         inner += layer("v0", 1 + 3 * number, number)
     names = [f"v{1 + 3 * (index // 2) + 1 + index % 2}" for index in later]
-    end = f"if not (sum([{', '.join(names)}]) % 2 == 0): return False"
-    items: list[Item] = ["v0 = L['x']", Block("v0", inner), end]
-    return items, "\n".join(flat(items))
+    first = Assign(Variable(0), expression_of("L['x']"))
+    return [first, Block(Variable(0), inner), check(f"sum([{', '.join(names)}]) % 2 == 0")]
 
 
-def run(lines: list[str], functions: list[str], value: Any) -> bool:
+def run(body: list[Statement], parts: list[Function], value: Any) -> bool:
     namespace: dict[str, Any] = {}
-    exec("\n".join([*functions, function_text("guard", "L", [*lines, "return True"])]), namespace)
+    functions = [*parts, Function("guard", "L", [*body, Accept()])]
+    exec("\n".join(function.text() for function in functions), namespace)
     return bool(namespace["guard"]({"x": value}))
 
 
@@ -61,32 +72,31 @@ def run(lines: list[str], functions: list[str], value: Any) -> bool:
 )
 def test_the_shortened_function_answers_as_the_whole(case: tuple[list[int], list[list[int]]]) -> None:
     later, value = case
-    whole = flat(guard(len(value), later)[0])
-    lines, parts = share_parts(guard(len(value), later)[0])
-    functions = [function_text(part.name, part.parameter, part.lines) for part in parts]
-    assert run(lines, functions, value) == run(whole, [], value)
+    whole = flat(guard(len(value), later))
+    assert run(*share_parts(guard(len(value), later)), value) == run(whole, [], value)
 
 
 def test_many_equal_layers_become_calls_of_one_function() -> None:
-    items, whole = guard(12, [0, 23])
-    lines, parts = share_parts(items)
+    whole = flat(guard(12, [0, 23]))
+    body, parts = share_parts(guard(12, [0, 23]))
     assert [part.name for part in parts] == ["p0", "p1"], "a layer, and the half of a layer"
-    assert sum("p0(" in line for line in lines) == 12
-    assert sum("p1(" in line for line in parts[0].lines) == 2
-    assert len("\n".join(lines)) < len(whole) / 2
+    assert [each.part for each in body if isinstance(each, CallPart)] == ["p0"] * 12
+    assert [each.part for each in parts[0].body if isinstance(each, CallPart)] == ["p1"] * 2
+    assert len(body) < len(whole) / 2
 
 
 def test_a_block_that_uses_a_variable_from_outside_stays_where_it_is() -> None:
-    lines = [f"if not ({{v}} == v9 + {n}): return False" for n in range(6)]
-    items: list[Item] = ["v9 = L['y']"]
-    for name in ("v1", "v2"):
-        items += [f"{name} = L['{name}']", Block(name, [line.format(v=name) for line in lines])]
+    items: list[Item] = [Assign(Variable(9), expression_of("L['y']"))]
+    for variable in (Variable(1), Variable(2)):
+        checks = [check(f"{variable} == v9 + {number}") for number in range(6)]
+        items += [Assign(variable, expression_of(f"L['{variable}']")), Block(variable, [*checks])]
     before = flat(items)
     assert share_parts(items) == (before, [])
 
 
 def test_a_block_that_only_leads_to_another_does_not_share_with_it() -> None:
-    checks = [f"if not (c1[{number}] is c2): return False" for number in range(6)]
-    lines, parts = share_parts(["v0 = G", Block("v0", [Block("c1", list(checks))])])
-    assert lines == ["v0 = G", *checks]
+    checks = [check(f"c1[{number}] is c2") for number in range(6)]
+    start = Assign(Variable(0), Name("G"))
+    body, parts = share_parts([start, Block(Variable(0), [Block(Constant(1), [*checks])])])
+    assert body == [start, *checks]
     assert parts == []

@@ -1,4 +1,4 @@
-"""How a guard function walks from a value to the next: Python for each of dynamo's accessors."""
+"""How a guard function walks from a value to the next: an expression for each of dynamo's accessors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import has, is_a
+from hatch_precompile.lower.guards.checks import Assign
+from hatch_precompile.lower.guards.expressions import Constant, Expression, Name, Variable, literal
 from hatch_precompile.lower.guards.subclasses import names_of_wrapped
-from hatch_precompile.lower.guards.text import GuardText, unsupported
+from hatch_precompile.lower.guards.text import GuardText, type_of, unsupported
 from hatch_precompile.tracing import pytree_registry
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["access", "is_activated", "require_container"]
 
-Write = Callable[[GuardText, GuardNode, str], str]
+# Of the value in a variable.
+Write = Callable[[GuardText, GuardNode, Variable | Constant], Expression]
 
 
 _FROM_NUMPY = "___from_numpy("
@@ -28,113 +32,134 @@ _FIELDS = "___dataclass_fields("  # of the class of a frozen one that is made in
 _DICTS_BY_NATURE = {"get_generic_dict", "globals_dict", "type_dict", "func_kwdefaults"}
 
 
-def access(text: GuardText, node: GuardNode, base: str, frame_globals: dict[str, Any]) -> str:
-    """The expression for a node's value, `base` being the variable that holds its parent's.
+def access(
+    text: GuardText, node: GuardNode, base: Variable | Constant | None, frame_globals: dict[str, Any]
+) -> Expression:
+    """The expression for a node's value. base: the variable that holds its parent's; the root has none.
 
     Raises Unsupported for an accessor that it does not know.
     """
     if node.accessor == "globals_dict":
         if node.key is not frame_globals:
             raise unsupported("a guard on another module's globals", node)
-        return "G"
+        return Name("G")
+    if node.accessor == "framelocals":
+        return Name("L").item(literal(node.key[0]))
     write = _ACCESSORS.get(node.accessor)
     if write is None:
         raise unsupported(f"the guard accessor {node.accessor!r}", node)
+    if base is None:
+        return _of_root(text, node)
     return write(text, node, base)
 
 
-def _simple(template: str) -> Write:
-    """`{base}`: the variable of the parent; `{key}`, `{key!r}`: what dynamo's accessor was given."""
-    return lambda text, node, base: template.format(base=base, key=node.key)
-
-
-def _attribute(text: GuardText, node: GuardNode, base: str) -> str:
-    if node.key == "grad" and isinstance(_parent(node).value, torch.Tensor):
-        return _gradient(text, node, base)
-    return f"{base}.{node.key}" if node.key.isidentifier() else f"getattr({base}, {node.key!r})"
-
-
-def _item(text: GuardText, node: GuardNode, base: str) -> str:
-    return f"{base}[{text.constant(node.key, None, node.source)}]"
-
-
-def _item_of_dict(text: GuardText, node: GuardNode, base: str) -> str:
-    if not _has_own_getitem(_parent(node)):
-        return _item(text, node, base)
-    key = text.constant(node.key, None, node.source)
-    # Even dict.__getitem__ would ask the class for what is missing.
-    text.require(f"dict.__contains__({base}, {key})", "DICT_CONTAINS")
-    return f"dict.get({base}, {key})"
-
-
-def _key_by_place(text: GuardText, node: GuardNode, base: str) -> str:
-    return _registered(text, node) or f"{base}_keys[{node.key}]"
-
-
-def _value_by_place(text: GuardText, node: GuardNode, base: str) -> str:
-    key = _registered(text, node) or f"{base}_keys[{node.key}]"
-    return f"dict.__getitem__({base}, {key})"
-
-
-def _registered(text: GuardText, node: GuardNode) -> str:
-    """The key itself, for pytree's registry: modules add to it in the order they are imported in, which is
-    not the same in every process."""
-    mapping = _parent(node).value
-    return text.constant(list(mapping)[node.key], None, node.source) if mapping is pytree_registry() else ""
-
-
-def _item_of_set(text: GuardText, node: GuardNode, base: str) -> str:
-    if not all(type(item) in (bool, int, float, complex) for item in _parent(node).value):
-        raise unsupported("the order of a set with other elements than numbers", node)
-    return f"list({base})[{node.key}]"
-
-
-def _lambda(text: GuardText, node: GuardNode, base: str) -> str:
-    if names := names_of_wrapped(node, base):
-        return names
-    if node.source.startswith(_FROM_NUMPY):
-        _require_array(text, node, base)
-        return f"from_numpy({base})"
-    if node.source.startswith(_FIELDS) and has(_parent(node).value, "__dataclass_fields__"):
-        return f"{text.constant(dataclasses.fields, None, node.source)}({base})"
-    if _parent(node).parent is None and _is_module(node.value):
+def _of_root(text: GuardText, node: GuardNode) -> Expression:
+    if node.accessor == "lambda" and _is_module(node.value):
         return text.constant(node.value, None, node.source)  # an import inside the traced code
     raise unsupported(f"the guard accessor {node.accessor!r}", node)
 
 
-def _require_array(text: GuardText, node: GuardNode, base: str) -> None:
+def _own(name: str) -> Write:
+    """An attribute that every value of the kind has."""
+    return lambda text, node, base: base.attribute(name)
+
+
+def _called(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
+    return base.call()
+
+
+def _attribute(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
+    if node.key == "grad" and isinstance(_parent(node).value, torch.Tensor):
+        return _gradient(text, node, base)
+    if node.key.isidentifier():
+        return base.attribute(node.key)
+    return Name("getattr").call(base, literal(node.key))
+
+
+def _item(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
+    return base.item(text.constant(node.key, None, node.source))
+
+
+def _item_of_dict(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
+    if not _has_own_getitem(_parent(node)):
+        return _item(text, node, base)
+    key = text.constant(node.key, None, node.source)
+    # Even dict.__getitem__ would ask the class for what is missing.
+    text.require(Name("dict.__contains__").call(base, key), "DICT_CONTAINS")
+    return Name("dict.get").call(base, key)
+
+
+def _key_by_place(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
+    """Pytree's registry is asked for the key itself: modules add to it in the order they are imported in,
+    which is not the same in every process."""
+    mapping = _parent(node).value
+    if mapping is pytree_registry():
+        return text.constant(list(mapping)[node.key], None, node.source)
+    return keys_of(base).item(literal(node.key))
+
+
+def _value_by_place(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
+    return Name("dict.__getitem__").call(base, _key_by_place(text, node, base))
+
+
+def keys_of(mapping: Variable | Constant) -> Variable:
+    """The variable with a list of a dict's keys."""
+    if isinstance(mapping, Constant):
+        raise Unsupported("a guard on the order of the keys of a dict that dynamo itself has put there")
+    return Variable(mapping.number, "_keys")
+
+
+def _item_of_set(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
+    if not all(type(item) in (bool, int, float, complex) for item in _parent(node).value):
+        raise unsupported("the order of a set with other elements than numbers", node)
+    return Name("list").call(base).item(literal(node.key))
+
+
+def _lambda(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
+    if names := names_of_wrapped(node, base):
+        return names
+    if node.source.startswith(_FROM_NUMPY):
+        _require_array(text, node, base)
+        return Name("from_numpy").call(base)
+    if node.source.startswith(_FIELDS) and has(_parent(node).value, "__dataclass_fields__"):
+        return text.constant(dataclasses.fields, None, node.source).call(base)
+    raise unsupported(f"the guard accessor {node.accessor!r}", node)
+
+
+def _require_array(text: GuardText, node: GuardNode, base: Variable | Constant) -> None:
     """Dynamo looks at the tensor that an array becomes. A subclass does other things, as does a tensor; an
     array that cannot be written to becomes a tensor that can, with a warning."""
     cls = type(_parent(node).value)
     numpy = sys.modules["numpy"]
     if cls is not numpy.ndarray and not (issubclass(cls, numpy.generic) and cls.__module__ == "numpy"):
         raise unsupported(f"an array of the class {cls.__qualname__}", node)
-    text.require(f"type({base}) is {text.constant(cls, None, node.source)}", "TYPE_MATCH")
+    text.require(type_of(base).is_(text.constant(cls, None, node.source)), "TYPE_MATCH")
     if cls is numpy.ndarray:
-        text.require(f"{base}.flags.writeable", "ARRAY_WRITEABLE")
+        text.require(base.attribute("flags").attribute("writeable"), "ARRAY_WRITEABLE")
 
 
-def _gradient(text: GuardText, node: GuardNode, base: str) -> str:
+def _gradient(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
     """To read that of a tensor which is no leaf gives a warning."""
     if not _parent(node).value.is_leaf:
         raise unsupported("the gradient of a tensor that is no leaf", node)
-    text.require(f"{base}.is_leaf", "GRADIENT")
-    return f"{base}.grad"
+    text.require(base.attribute("is_leaf"), "GRADIENT")
+    return base.attribute("grad")
 
 
 _ACCESSORS: dict[str, Write] = {
-    "framelocals": lambda text, node, base: f"L[{node.key[0]!r}]",
     "getattr": _attribute,
-    "generic_getattr": _simple("object.__getattribute__({base}, {key!r})"),
-    "get_generic_dict": _simple("{base}.__dict__"),
-    "type_dict": _simple("{base}.__dict__"),
+    "generic_getattr": lambda text, node, base: (
+        Name("object").attribute("__getattribute__").call(base, literal(node.key))
+    ),
+    "get_generic_dict": _own("__dict__"),
+    "type_dict": _own("__dict__"),
     # An activated function has other code in its place.
-    "code": _simple("plain_code({base}.__code__)"),
-    "closure": _simple("{base}.__closure__"),
-    "func_defaults": _simple("{base}.__defaults__"),
-    "func_kwdefaults": _simple("{base}.__kwdefaults__"),
-    "type": _simple("type({base})"),
-    "type_mro": _simple("{base}.__mro__"),
+    "code": lambda text, node, base: Name("plain_code").call(base.attribute("__code__")),
+    "closure": _own("__closure__"),
+    "func_defaults": _own("__defaults__"),
+    "func_kwdefaults": _own("__kwdefaults__"),
+    "type": lambda text, node, base: type_of(base),
+    "type_mro": _own("__mro__"),
     "getitem": _item,
     "list_getitem": _item,
     "tuple_getitem": _item,
@@ -142,11 +167,11 @@ _ACCESSORS: dict[str, Write] = {
     "set_getitem": _item_of_set,
     "get_key": _key_by_place,
     "get_value": _value_by_place,
-    "weakref_call": _simple("{base}()"),
-    "call_function_no_args": _simple("{base}()"),
+    "weakref_call": _called,
+    "call_function_no_args": _called,
     "grad": _gradient,
-    "tensor_property_size": _simple("{base}.size({key})"),
-    "tensor_property_storage_offset": _simple("{base}.storage_offset()"),
+    "tensor_property_size": lambda text, node, base: base.attribute("size").call(literal(node.key)),
+    "tensor_property_storage_offset": lambda text, node, base: base.attribute("storage_offset").call(),
     "lambda": _lambda,
 }
 
@@ -166,30 +191,29 @@ def _has_own_getitem(node: GuardNode) -> bool:
     )
 
 
-def require_container(text: GuardText, node: GuardNode, variable: str) -> None:
+def require_container(text: GuardText, node: GuardNode, variable: Variable | Constant) -> None:
     """Pin the type of what is walked into, as dynamo's typed C++ accessors do."""
     accessors = {child.accessor for child in node.children}
-    if node.value is pytree_registry():
-        text.require(f"type({variable}) is dict", "TYPE_MATCH")
+    kind, value = type_of(variable), node.value
+    if value is pytree_registry():
+        text.require(kind.is_(Name("dict")), "TYPE_MATCH")
     elif node.keyed or accessors & {"get_key", "get_value"}:
-        if not is_a(node.value, dict):
-            raise unsupported(f"key order of a {type(node.value).__name__}", node)
-        type_name = text.constant(type(node.value), None, node.source)
-        text.require(f"type({variable}) is {type_name}", "DICT_ORDER")
-        text.require(f"dict.__len__({variable}) == {len(node.value)}", "DICT_ORDER")
-        text.add(f"{variable}_keys = list(dict.keys({variable}))")
+        if not is_a(value, dict):
+            raise unsupported(f"key order of a {type(value).__name__}", node)
+        text.require(kind.is_(text.constant(type(value), None, node.source)), "DICT_ORDER")
+        text.require(Name("dict.__len__").call(variable).equals(literal(len(value))), "DICT_ORDER")
+        keys = Name("list").call(Name("dict.keys").call(variable))
+        text.add(Assign(keys_of(variable), keys))
     elif node.accessor in _DICTS_BY_NATURE:
         return
     elif accessors & {"dict_getitem", "list_getitem", "tuple_getitem"} or (
         any(leaf.kind in ("dict_contains_guard", "dict_length_check_guard") for leaf in node.leaves)
     ):
-        type_name = text.constant(type(node.value), None, node.source)
-        text.require(f"type({variable}) is {type_name}", "TYPE_MATCH")
+        text.require(kind.is_(text.constant(type(value), None, node.source)), "TYPE_MATCH")
     elif accessors & {"code", "closure", "func_defaults", "func_kwdefaults"}:
-        if type(node.value) not in (FunctionType, MethodType):
+        if type(value) not in (FunctionType, MethodType):
             raise unsupported("a guard on the code of something not a function", node)
-        type_name = text.constant(type(node.value), None, node.source)
-        text.require(f"type({variable}) is {type_name}", "TYPE_MATCH")
+        text.require(kind.is_(text.constant(type(value), None, node.source)), "TYPE_MATCH")
 
 
 def is_activated(node: GuardNode) -> bool:

@@ -1,4 +1,4 @@
-"""Guard tree to guard function: one readable Python function over a frame's locals, per entry.
+"""Guard tree to guard function: checks over a frame's locals, as one function per entry.
 
 The function answers what dynamo's C++ tree would answer, or refuses more: where dynamo walks with
 `PyDict_GetItem`, which ignores an overridden `__getitem__`, the generated code first pins the type.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
-import re
 from collections.abc import Iterator, Sequence
 from types import CodeType, ModuleType
 from typing import Any
@@ -18,6 +17,17 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guards.access import access, is_activated, require_container
+from hatch_precompile.lower.guards.checks import Assign, Function, Kind, Unwrap
+from hatch_precompile.lower.guards.expressions import (
+    AnyOf,
+    Attribute,
+    Constant,
+    Expression,
+    Name,
+    Variable,
+    from_python,
+    literal,
+)
 from hatch_precompile.lower.guards.inputs import (
     require_apart,
     require_hooks,
@@ -46,11 +56,11 @@ _EXPRESSION_NAMES = {"L", "G", "math"} | {
 
 # What torch calls what numbers have by another name: sizes are numbers when a guard is asked.
 _OF_NUMBERS = {
-    "torch.sym_float": "float",
-    "torch.sym_int": "int",
-    "torch.sym_max": "max",
-    "torch.sym_min": "min",
-    "torch._sym_sqrt": "math.sqrt",
+    "torch.sym_float": Name("float"),
+    "torch.sym_int": Name("int"),
+    "torch.sym_max": Name("max"),
+    "torch.sym_min": Name("min"),
+    "torch._sym_sqrt": Name("math").attribute("sqrt"),
 }
 
 # Values below one of the frame's locals: up to so many, it is looked at before anything else.
@@ -61,8 +71,9 @@ _SMALL = 16
 class LoweredGuards:
     """A guard function and what it needs: see docs/bundle-format.md for how each is stored."""
 
-    source: str
-    stub: str
+    functions: tuple[Function, ...]
+    stub: Function
+    notes: tuple[str, ...]
     constants: tuple[Any, ...]
     tensors: tuple[TensorGroup, ...]
     state: str
@@ -70,6 +81,12 @@ class LoweredGuards:
     dropped: int
     rebound: int
     by_kind: dict[str, int]
+
+    @property
+    def source(self) -> str:
+        """The functions as Python, behind what their constants are."""
+        notes = "".join(f"# c{index}: {note}\n" for index, note in enumerate(self.notes))
+        return "\n\n".join([notes or "\n", *(function.text() for function in self.functions)])
 
 
 def lower_guards(
@@ -113,8 +130,8 @@ class _Writer:
         self.injected = injected
         self.text = GuardText(Namer(frame_globals, injected), inputs.variadic)
         self.state = ""
-        self._variables: dict[int, str] = {}
-        self._by_source: dict[str, str] = {}
+        self._variables: dict[int, Variable | Constant] = {}
+        self._by_source: dict[str, Variable | Constant] = {}
         self._tensors: list[CheckedTensor] = []
         self._distinguishing = True
         self._written: set[int] = set()  # leaves of the epilogue
@@ -145,13 +162,14 @@ class _Writer:
             if id(leaf) not in self._written:
                 self._expression(leaf)
         for text in self.numbers:
-            self.text.require(self._rewrite(text, None), "NUMBERS")
+            self.text.require(self._tree(text, None), "NUMBERS")
         require_apart(self.text, self.inputs, self._by_source)
         require_memory(self.text, self.inputs, self._by_source)
         require_lacking(self.text, self.inputs, self.frame_globals)
         return LoweredGuards(
-            source=self.text.source(),
+            functions=tuple(self.text.functions()),
             stub=self.text.stub(),
+            notes=tuple(self.text.notes),
             constants=tuple(self.text.constants),
             tensors=tensors,
             state=self.state,
@@ -171,14 +189,13 @@ class _Writer:
             return
         if node.parent.accessor == "globals_dict" and node.key in self.injected:
             # Dynamo's own additions to the globals are constants to us: modules, builtins, objects.
-            variable = self.text.constant(node.value, None, "")
+            variable: Variable | Constant = self.text.found(node.value)
         else:
-            variable = f"v{len(self._variables)}"
-            base = self._variables.get(id(node.parent), "")
-            self.text.add(f"{variable} = {access(self.text, node, base, self.frame_globals)}")
+            base = self._variables.get(id(node.parent))
+            variable = reached = Variable(len(self._variables))
+            self.text.add(Assign(reached, access(self.text, node, base, self.frame_globals)))
             if is_activated(node):
-                # An activated entrypoint, of this wheel or another, stands in a wrapper of ours.
-                self.text.add(f"if {variable}.__dict__: {variable} = plain_function({variable})")
+                self.text.add(Unwrap(reached))
         self._variables[id(node)] = variable
         if node.source:
             self._by_source.setdefault(node.source, variable)
@@ -206,9 +223,8 @@ class _Writer:
             expressions = leaf.expressions or ()
             if not expressions or any(" is " in text or "G[" in text for text in expressions):
                 continue
-            trees = [ast.parse(self._rewrite(text, leaf)) for text in expressions]
-            names = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
-            if names <= plain:
+            nodes = (node for text in expressions for node in self._tree(text, leaf).nodes())
+            if {node for node in nodes if isinstance(node, (Variable, Constant, Name))} <= plain:
                 self._written.add(id(leaf))
                 self._expression(leaf)
 
@@ -217,29 +233,34 @@ class _Writer:
             if leaf.kind == "torch_function_mode_stack_guard":
                 if leaf.args[0]:
                     raise unsupported("an active TorchFunctionMode", self.root, leaf)
-                self.text.require("function_mode_depth() == 0", "TORCH_FUNCTION_STATE")
+                depth = Name("function_mode_depth").call()
+                self.text.require(depth.equals(literal(0)), "TORCH_FUNCTION_STATE")
                 self.carried += 1
 
     def _torch_state(self) -> None:
-        self.text.require("may_serve()", "STAND_ASIDE")
+        self.text.require(Name("may_serve").call(), "STAND_ASIDE")
         for leaf in self.root.leaves:
             if leaf.kind == "global_state_guard":
                 self.state = _without_threads(leaf.args[0].__getstate__())
-                self.text.require("state.check() or state.rebase()", "GLOBAL_STATE")
+                same = Name("state.check").call(), Name("state").attribute("rebase").call()
+                self.text.require(AnyOf(same), "GLOBAL_STATE")
                 # Not in dynamo's state but in the dispatch keys it compares tensors with.
-                inference = torch.is_inference_mode_enabled()
-                self.text.require(f"inference_mode() is {inference}", "GLOBAL_STATE")
+                inference = literal(torch.is_inference_mode_enabled())
+                self.text.require(Name("inference_mode").call().is_(inference), "INFERENCE_MODE")
             elif leaf.kind == "torch_function_mode_stack_guard":
                 continue
             elif leaf.kind == "default_device_guard":
                 device = default_device()
                 expected = self.text.constant(device, None, "")
-                test = "is None" if device is None else f"== {expected}"
-                self.text.require(f"default_device() {test}", "DEFAULT_DEVICE")
+                how = "is" if device is None else "=="
+                asked = Name("default_device").call().compared(how, expected)
+                self.text.require(asked, "DEFAULT_DEVICE")
             elif leaf.kind == "dual_level_match_guard":
-                self.text.require(f"forward_ad._current_level == {leaf.args[0]!r}", "DUAL_LEVEL")
+                level = Name("forward_ad").attribute("_current_level")
+                self.text.require(level.equals(literal(leaf.args[0])), "DUAL_LEVEL")
             elif leaf.kind == "lambda_guard" and "top_saved_tensors_hooks ids == None" in leaf.text:
-                self.text.require("saved_tensors_hooks(True) is None", "SAVED_TENSORS_HOOKS")
+                hooks = Name("saved_tensors_hooks").call(literal(True))
+                self.text.require(hooks.is_(literal(None)), "SAVED_TENSORS_HOOKS")
             elif leaf.kind == "lambda_guard" and "compare_functorch_state([])" in leaf.text:
                 pass  # no functorch transform is active: may_serve has asked for that
             else:
@@ -255,7 +276,7 @@ class _Writer:
         elif relation.kind == "object_aliasing_guard":
             first, *rest = [name for group in variables for name in group]
             for other in rest:
-                self.text.require(f"{first} is {other}", "OBJECT_ALIASING")
+                self.text.require(first.is_(other), "OBJECT_ALIASING")
         else:
             raise Unsupported(
                 f"the guard {relation.kind!r}: {relation.text}",
@@ -268,8 +289,8 @@ class _Writer:
         if leaf.expressions is None:
             raise unsupported("a guard whose expression is not known", self.root, leaf)
         for text in leaf.expressions:
-            kind = "OBJECT_ALIASING" if " is " in text else "SHAPE_ENV"
-            self.text.require(self._rewrite(text, leaf), kind)
+            tree = self._tree(text, leaf)
+            self.text.require(tree, "OBJECT_ALIASING" if " is " in text else _kind_of_shapes(tree))
         self.carried += 1
 
     def parts_of_compiler(self, node: ast.expr) -> Iterator[Any]:
@@ -288,37 +309,37 @@ class _Writer:
                     value = getattr(value, name)
                 yield value
 
-    def _rewrite(self, text: str, leaf: Leaf | None) -> str:
-        writer = self
+    def _tree(self, text: str, leaf: Leaf | None) -> Expression:
+        """An expression over L and G, with variables for what has been reached."""
 
-        class Rewrite(ast.NodeTransformer):
-            def visit(self, node: ast.AST) -> Any:
-                if isinstance(node, ast.expr):
-                    variable = writer._by_source.get(ast.unparse(node))
-                    if variable is not None:
-                        return ast.Name(variable, ast.Load())
-                return super().visit(node)
-
-            def visit_Subscript(self, node: ast.Subscript) -> Any:
-                if isinstance(node.value, ast.Name) and node.value.id == "G":
-                    key = ast.literal_eval(node.slice)
-                    if key in writer.injected:
-                        return ast.Name(writer.text.constant(writer.injected[key], None, text), ast.Load())
-                return self.generic_visit(node)
-
-            def visit_Attribute(self, node: ast.Attribute) -> Any:
+        def known(node: ast.expr) -> Expression | None:
+            variable = self._by_source.get(ast.unparse(node))
+            if variable is not None:
+                return variable
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "G":
+                key = ast.literal_eval(node.slice)
+                return self.text.constant(self.injected[key], None, text) if key in self.injected else None
+            if isinstance(node, ast.Attribute):
                 if name := _OF_NUMBERS.get(ast.unparse(node)):
-                    return ast.parse(name, mode="eval").body
-                for value in writer.parts_of_compiler(node):
-                    return ast.Name(writer.text.constant(value, None, text), ast.Load())
-                return self.generic_visit(node)
+                    return name
+                for value in self.parts_of_compiler(node):
+                    return self.text.constant(value, None, text)
+            if isinstance(node, ast.Name) and node.id not in _EXPRESSION_NAMES:
+                raise unsupported(f"{node.id!r} in the guard {text!r}", self.root, leaf)
+            return None
 
-            def visit_Name(self, node: ast.Name) -> Any:
-                if node.id not in _EXPRESSION_NAMES and not re.fullmatch(r"[vc]\d+", node.id):
-                    raise unsupported(f"{node.id!r} in the guard {text!r}", writer.root, leaf)
-                return node
+        try:
+            return from_python(ast.parse(text, mode="eval").body, known)
+        except ValueError as error:
+            raise unsupported(f"{error} in the guard {text!r}", self.root, leaf) from None
 
-        return ast.unparse(Rewrite().visit(ast.parse(text, mode="eval").body))
+
+def _kind_of_shapes(condition: Expression) -> Kind:
+    """What an expression of symbolic shapes is about: strides, sizes, or numbers alone."""
+    names = {node.name for node in condition.nodes() if isinstance(node, Attribute)}
+    if names & {"stride", "storage_offset"}:
+        return "STRIDES"
+    return "SHAPE_ENV" if "size" in names else "NUMBERS"
 
 
 def _checks(node: GuardNode) -> int:

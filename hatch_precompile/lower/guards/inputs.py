@@ -1,14 +1,24 @@
-"""Lines of a guard function for what dynamo took for constant and a process may change between two calls."""
+"""Checks for what dynamo took for constant and a process may change between two calls."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import is_a
+from hatch_precompile.lower.guards.expressions import (
+    Constant,
+    Keyword,
+    Name,
+    Negation,
+    Variable,
+    display,
+    lacks,
+    literal,
+)
 from hatch_precompile.lower.guards.text import GuardText
 from hatch_precompile.lower.inputs.writer import SPECIAL, Inputs
 from hatch_precompile.runtime import runtime
@@ -17,40 +27,45 @@ from hatch_precompile.tracing.guardtree import GuardNode
 __all__ = ["require_apart", "require_inputs", "require_hooks", "require_lacking", "require_memory"]
 
 
+# Dynamo's name for a value, and the variable that it is in.
+Reached = Mapping[str, Variable | Constant]
+
+
 def require_inputs(text: GuardText, inputs: Inputs) -> None:
     """The environment must be as it was, and functions about the process must answer as they did."""
     for name, value in inputs.environment:
-        text.require(f"environment({name!r}) == {value!r}", "ENVIRONMENT")
+        text.require(Name("environment").call(literal(name)).equals(literal(value)), "ENVIRONMENT")
     if inputs.draws:
-        text.require("not in_checkpoint()", "CHECKPOINT")
+        text.require(Negation(Name("in_checkpoint").call()), "CHECKPOINT")
     for call in inputs.state:
         function = text.constant(call.function, None, call.where)
         given = [text.constant(value, None, call.where) for value in call.args]
-        given += [f"{name}={text.constant(value, None, call.where)}" for name, value in call.kwargs.items()]
-        answer = f"{function}({', '.join(given)})"
+        named = [Keyword(name, text.constant(value, None, call.where)) for name, value in call.kwargs.items()]
+        answer = function.call(*given, *named)
         text.require(text.alike(answer, call.value, None, call.where), "PROCESS_STATE")
 
 
-def require_apart(text: GuardText, inputs: Inputs, by_source: dict[str, str]) -> None:
+def require_apart(text: GuardText, inputs: Inputs, by_source: Reached) -> None:
     """Objects that the trace has told apart must be two here, too."""
     pairs = [(_reached(one, by_source), _reached(other, by_source)) for one, other in inputs.apart]
-    for one, other in sorted(set(map(_sorted_pair, pairs))):
-        text.require(f"{one} is not {other}", "IDENTITY")
+    in_order = {tuple(sorted(pair, key=str)) for pair in pairs}
+    for one, other in sorted(in_order, key=lambda pair: tuple(map(str, pair))):
+        text.require(one.compared("is not", other), "IDENTITY")
     copied = [by_source[name] for name in inputs.copied if name in by_source]
     if len(copied) > 1:
-        ids = ", ".join(f"id({name})" for name in copied)
-        text.require(f"len({{{ids}}}) == {len(copied)}", "COPIED")
+        ids = display([Name("id").call(each) for each in copied], "{}")
+        text.require(Name("len").call(ids).equals(literal(len(copied))), "COPIED")
 
 
-def require_memory(text: GuardText, inputs: Inputs, by_source: dict[str, str]) -> None:
+def require_memory(text: GuardText, inputs: Inputs, by_source: Reached) -> None:
     """What a graph writes to must be in the memory of no other tensor that it takes."""
     for written, others in inputs.memory:
-        one, other = (_tuple([_reached(name, by_source) for name in names]) for names in (written, others))
+        one, other = (display([_reached(name, by_source) for name in names]) for names in (written, others))
         if len(written) + len(others) > 1:
-            text.require(f"apart_in_memory({one}, {other})", "MEMORY")
+            text.require(Name("apart_in_memory").call(one, other), "MEMORY")
 
 
-def _reached(source: str, by_source: dict[str, str]) -> str:
+def _reached(source: str, by_source: Reached) -> Variable | Constant:
     """The variable with what dynamo reaches by that name."""
     if source not in by_source:
         raise Unsupported(
@@ -60,30 +75,23 @@ def _reached(source: str, by_source: dict[str, str]) -> str:
     return by_source[source]
 
 
-def _tuple(names: list[str]) -> str:
-    return f"({''.join(f'{name}, ' for name in names)})"
-
-
-def _sorted_pair(pair: tuple[str, str]) -> tuple[str, str]:
-    one, other = sorted(pair)
-    return one, other
-
-
 def require_lacking(text: GuardText, inputs: Inputs, frame_globals: dict[str, Any]) -> None:
     """A module or a class must not have got a name that the trace did not find there: it would be found
     before a builtin, and before what a base has or `__getattr__` answers."""
     for module_globals, names in inputs.hiding:
-        here = "G" if module_globals is frame_globals else text.constant(module_globals, None, "")
-        text.require(f"dict.keys({here}).isdisjoint({names!r})", "ABSENT")
+        here = Name("G") if module_globals is frame_globals else text.constant(module_globals, None, "")
+        text.require(lacks(here, literal(names)), "ABSENT_GLOBAL")
     for cls, count, names in inputs.lacking:
-        text.require(f"class_lacks({text.constant(cls, None, '')}, {count}, {names!r})", "ABSENT")
+        lacking = Name("class_lacks").call(text.constant(cls, None, ""), literal(count), literal(names))
+        text.require(lacking, "ABSENT_IN_CLASS")
     for cls, names in inputs.special:
         special = text.constant(SPECIAL, None, "")
-        text.require(f"class_has({text.constant(cls, None, '')}, {special}, {names!r})", "ABSENT")
+        just = Name("class_has").call(text.constant(cls, None, ""), special, literal(names))
+        text.require(just, "SPECIAL_METHODS")
 
 
 def require_hooks(
-    text: GuardText, root: GuardNode, variables: dict[int, str], called: Container[int]
+    text: GuardText, root: GuardNode, variables: dict[int, Variable | Constant], called: Container[int]
 ) -> None:
     """The hooks of the modules that are called must be those of the build: dynamo has no guards on them."""
     tops = [node for node in _top_modules(root) if id(node) in variables]
@@ -94,8 +102,8 @@ def require_hooks(
     if not distinct:
         return
     hooks = runtime("inputs").hooks_of(*distinct.values())
-    given = ", ".join(f"({variable}, {own})" for variable, (_, own) in distinct.items())
-    text.require(f"module_hooks({given}) == {hooks!r}", "HOOKS")
+    given = [display([variable, literal(own)]) for variable, (_, own) in distinct.items()]
+    text.require(Name("module_hooks").call(*given).equals(literal(hooks)), "HOOKS")
 
 
 def _top_modules(node: GuardNode) -> list[GuardNode]:

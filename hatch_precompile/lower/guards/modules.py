@@ -32,7 +32,7 @@ def require_if_imported(text: GuardText, node: GuardNode) -> int:
     carried = _collect(node, (), parts)
     if parts:
         name = text.if_imported(node.value.__name__, parts)
-        text.require(f"{name}.unchanged()", "ID_MATCH")
+        text.require(name.attribute("unchanged").call(), "ID_MATCH")
     return carried
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.lower.guards.text import GuardText, unsupported
+from hatch_precompile.lower.guards.checks import Check
+from hatch_precompile.lower.guards.expressions import Constant, Name, TensorsAgree, Variable, literal
+from hatch_precompile.lower.guards.text import GuardText, type_of, unsupported
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
 from hatch_precompile.tracing.tensors import dispatch_key_set
@@ -15,7 +17,7 @@ from hatch_precompile.tracing.tensors import dispatch_key_set
 __all__ = ["CheckedTensor", "TensorGroup", "TensorSpec", "distinguish", "require_tensors"]
 
 # A tensor's node, dynamo's check of it, and its variable in the guard function.
-CheckedTensor = tuple[GuardNode, Leaf, str]
+CheckedTensor = tuple[GuardNode, Leaf, Variable | Constant]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +50,7 @@ class TensorGroup:
         return tuple(kind.encoded() for kind in self.kinds), self.numbers
 
 
-def distinguish(text: GuardText, leaf: Leaf, variable: str) -> None:
+def distinguish(text: GuardText, leaf: Leaf, variable: Variable | Constant) -> None:
     """Part of a tensor's check as plain Python: it costs a failing entry less than the C++ call would.
 
     Each of them is implied by the C++ check, which is made all the same.
@@ -57,12 +59,13 @@ def distinguish(text: GuardText, leaf: Leaf, variable: str) -> None:
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return
     name = "torch.Tensor" if type(value) is torch.Tensor else "torch.nn.Parameter"
-    text.add(f"if not (type({variable}) is {name}): return False")
-    text.add(f"if not ({variable}.dtype is {value.dtype}): return False")
-    text.add(f"if not ({variable}.dim() == {len(sizes)}): return False")
+    text.add(Check("TENSOR_CLASS", type_of(variable).is_(Name(name))))
+    text.add(Check("TENSOR_DTYPE", variable.attribute("dtype").is_(Name(str(value.dtype)))))
+    text.add(Check("TENSOR_RANK", variable.attribute("dim").call().equals(literal(len(sizes)))))
     for dimension, size in enumerate(sizes):
         if size is not None:
-            text.add(f"if not ({variable}.size({dimension}) == {size}): return False")
+            here = variable.attribute("size").call(literal(dimension))
+            text.add(Check("TENSOR_SIZE", here.equals(literal(size))))
 
 
 def require_tensors(
@@ -92,8 +95,7 @@ def require_tensors(
             groups.append([item])
     groups.sort(key=lambda group: id(group[0][0]) not in distinct)
     for index, group in enumerate(groups):
-        arguments = ", ".join(variable for _, _, variable in group)
-        text.require(f"T{index}.check({arguments})", "TENSOR_MATCH")
+        text.require(TensorsAgree(index, tuple(variable for _, _, variable in group)), "TENSOR_MATCH")
         text.by_kind["TENSOR_MATCH"] += len(group) - 1
     return tuple(_group([_spec(text.namer, node, leaf) for node, leaf, _ in group]) for group in groups)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from hatch_precompile.lower.guards.checks import Function
 from hatch_precompile.lower.native.translation import Translation, Untranslatable
 
 __all__ = ["NativeGuard", "NativeGuards"]
@@ -20,8 +21,6 @@ NativeGuard = tuple[int, tuple[str, ...], tuple[object, ...]]
 # The C library is named though it may not be used: auditwheel tells by it which system a library is for.
 _FLAGS = ("-O1", "-DNDEBUG", "-shared", "-fPIC", "-fvisibility=hidden", "-s", "-Wl,--no-as-needed")
 _MODULE = """
-static PyMethodDef methods[] = {METHODS};
-
 // guards(number, constants) -> a guard function
 static PyObject *guards(PyObject *module, PyObject *arguments) {
     Py_ssize_t number;
@@ -48,13 +47,13 @@ class NativeGuards:
         self._functions: list[str] = []
         self._sizes: list[int] = []
         self.left_in_python: list[str] = []
-        """The lines for which there was no C, one for each guard that has such."""
+        """The expressions for which there was no C, one for each guard that has such."""
 
-    def add(self, text: str) -> NativeGuard | None:
-        """Translate a guard's text. Returns None if it has to stay Python."""
+    def add(self, functions: Sequence[Function]) -> NativeGuard | None:
+        """Translate a guard. Returns None if it has to stay Python."""
         number = len(self._functions)
         try:
-            translated = Translation(f"guard{number}", ast.parse(text))
+            translated = Translation(f"guard{number}", functions)
         except Untranslatable as error:
             self.left_in_python.append(str(error))
             return None
@@ -67,8 +66,8 @@ class NativeGuards:
         header = files(__package__).joinpath("guards.h").read_text("utf-8")
         methods = "".join(f'{{"guard", guard{i}, METH_O, NULL}}, ' for i in range(len(self._functions)))
         sizes = f"static const Py_ssize_t sizes[] = {{{', '.join(map(str, self._sizes))}}};\n"
-        module = _MODULE.replace("METHODS", methods).replace("COUNT", str(len(self._functions)))
-        return "\n".join([header, *self._functions, sizes + module])
+        table = f"static PyMethodDef methods[] = {{{methods}}};\nenum {{ COUNT = {len(self._functions)} }};\n"
+        return "\n".join([header, *self._functions, sizes + table + _MODULE])
 
     def compile(self, library: Path) -> str:
         """Write the library. Returns what the compiler said if it would not."""

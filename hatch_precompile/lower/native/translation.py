@@ -1,19 +1,35 @@
-"""A guard function as C, from its Python text: the same checks in the same order, without an interpreter.
+"""A guard function as C: the same checks in the same order as its Python text, without an interpreter.
 
-The text is the one that people read and that `explain` runs; what is translated here is its syntax tree.
-Names that it does not assign are constants, found in the guard's namespace when it is made. A text with
-anything that is not known here stays Python.
+What a function names that it does not assign is a constant, found in the guard's namespace when it is made. A
+guard with anything that is not known here stays Python.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-import torch
+from hatch_precompile.lower.guards.checks import Accept, Assign, CallPart, Check, Function, Statement, Unwrap
+from hatch_precompile.lower.guards.expressions import (
+    AllOf,
+    AnyOf,
+    Attribute,
+    Binary,
+    Call,
+    Compare,
+    Constant,
+    Display,
+    Expression,
+    Item,
+    Literal,
+    Name,
+    Negation,
+    TensorsAgree,
+    Unary,
+    Variable,
+)
 
 __all__ = ["Translation", "Untranslatable"]
 
@@ -27,50 +43,43 @@ _EXACT = {
     "bool": "PyBool_Type",
     "set": "PySet_Type",
 }
-_COMPARISONS = {
-    ast.Eq: "Py_EQ",
-    ast.NotEq: "Py_NE",
-    ast.Lt: "Py_LT",
-    ast.LtE: "Py_LE",
-    ast.Gt: "Py_GT",
-    ast.GtE: "Py_GE",
-}
+_COMPARISONS = {"==": "Py_EQ", "!=": "Py_NE", "<": "Py_LT", "<=": "Py_LE", ">": "Py_GT", ">=": "Py_GE"}
 _OPERATIONS = {
-    ast.Add: "PyNumber_Add",
-    ast.Sub: "PyNumber_Subtract",
-    ast.Mult: "PyNumber_Multiply",
-    ast.FloorDiv: "PyNumber_FloorDivide",
-    ast.Mod: "PyNumber_Remainder",
-    ast.Div: "PyNumber_TrueDivide",
+    "+": "PyNumber_Add",
+    "-": "PyNumber_Subtract",
+    "*": "PyNumber_Multiply",
+    "//": "PyNumber_FloorDivide",
+    "%": "PyNumber_Remainder",
+    "/": "PyNumber_TrueDivide",
 }
+# Checks of one tensor among many that torch's check makes, too.
+_MADE_BY_TORCH = {"TENSOR_DTYPE", "TENSOR_RANK", "TENSOR_SIZE"}
 
 
 class Untranslatable(Exception):
-    """There is something in a guard's text that is not known here. It says what."""
+    """There is something in a guard that is not known here. It says what."""
 
 
 class Translation:
-    """The functions of one guard's text, which share constants. Raises Untranslatable.
+    """The functions of one guard, which share constants. Raises Untranslatable.
 
     names: dotted, of the constants that the namespace has; literals: the values of the others
     """
 
-    def __init__(self, prefix: str, tree: ast.Module) -> None:
+    def __init__(self, prefix: str, functions: Sequence[Function]) -> None:
         self.prefix = prefix
-        self.functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-        self.parts = {node.name: _given(node) for node in self.functions if node.name != "guard"}
         self.names: list[str] = []
         self.literals: list[object] = []
         self.classes = 0  # that are asked for names
         self._keys: dict[str, int] = {}
-        self._bodies = [_Function(self, node) for node in self.functions]
+        self._bodies = [_Function(self, function) for function in functions]
 
     def source(self) -> str:
         heads = [function.head() + ";" for function in self._bodies]
+        # Literals come after all names.
+        first = f"enum {{ {self.prefix}_literals = {len(self.names)} }};"
         seen = f"static uint64_t {self.prefix}_seen[{self.classes or 1}];"
-        source = "\n".join([seen, *heads, *(function.source() for function in self._bodies)])
-        # Literals come after all names, whose number is known now.
-        return re.sub(r"K_LITERAL\[(\d+)\]", lambda match: f"K[{len(self.names) + int(match[1])}]", source)
+        return "\n".join([first, seen, *heads, *(function.source() for function in self._bodies)])
 
     def name(self, dotted: str) -> str:
         if dotted not in self.names:
@@ -84,47 +93,33 @@ class Translation:
         if key not in self._keys:
             self._keys[key] = len(self.literals)
             self.literals.append(value)
-        return f"K_LITERAL[{self._keys[key]}]"
-
-
-def _given(function: ast.FunctionDef) -> int:
-    """How many values a part gives."""
-    last = function.body[-1]
-    if not isinstance(last, ast.Return):
-        raise Untranslatable("a part without a result")
-    return len(last.value.elts) if isinstance(last.value, ast.Tuple) else 0
+        return f"K[{self.prefix}_literals + {self._keys[key]}]"
 
 
 class _Function:
     """One function: its variables are kept until it ends, temporary values until their statement does."""
 
-    def __init__(self, text: Translation, node: ast.FunctionDef) -> None:
-        self.text = text
-        self.node = node
-        (self.parameter,) = (argument.arg for argument in node.args.args)
-        self.is_guard = node.name == "guard"
-        stored = {
-            inner.id: None
-            for inner in ast.walk(node)
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store) and inner.id != "r"
-        }
-        self.places = {name: f"v[{place}]" for place, name in enumerate(stored)}
-        self._set_before: set[str] = set()
-        if self.parameter in stored:
-            raise Untranslatable(f"another value for {self.parameter}")
+    def __init__(self, guard: Translation, function: Function) -> None:
+        self.guard = guard
+        self.function = function
+        self.is_guard = function.name == "guard"
+        self.places = {variable: f"v[{place}]" for place, variable in enumerate(_assigned(function))}
+        self._set_before: set[Variable] = set()
         self.lines: list[str] = []
-        self._temporaries: list[str] = []
-        self._sizes: dict[str, str] = {}  # what a statement has asked for, and where it is
-        self._repeated = _weights_checked(node)
+        self._temporaries = 0
+        self._sizes: dict[Expression, str] = {}  # what a statement has asked for, and where it is
+        self._repeated = _weights_checked(function)
         self._most = 0
         self._labels = 0
-        self._statements(node.body)
+        for statement in function.body:
+            self._translate(statement)
 
     def head(self) -> str:
+        parameter = self.function.parameter
         if self.is_guard:
-            return f"static PyObject *{self.text.prefix}(PyObject *self, PyObject *{self.parameter})"
-        name = f"{self.text.prefix}_{self.node.name}"
-        return f"static int {name}(PyObject *const *K, PyObject *{self.parameter}, PyObject **given)"
+            return f"static PyObject *{self.guard.prefix}(PyObject *self, PyObject *{parameter})"
+        name = f"{self.guard.prefix}_{self.function.name}"
+        return f"static int {name}(PyObject *const *K, PyObject *{parameter}, PyObject **given)"
 
     def source(self) -> str:
         # Arrays, because a compiler takes long for so many variables that live to the end.
@@ -152,399 +147,274 @@ class _Function:
 
     # -- statements ------------------------------------------------------------------------------
 
-    def _statements(self, body: Sequence[ast.stmt]) -> None:
-        waiting = list(body)
-        while waiting:
-            statement = waiting.pop(0)
-            part = _asks_part(statement)
-            if part is not None:
-                self._part(part, waiting.pop(0))
-            else:
+    def _translate(self, statement: Statement) -> None:
+        match statement:
+            case Check(kind=kind, condition=condition):
                 with self._statement():
-                    self._translate(statement)
+                    if kind not in _MADE_BY_TORCH or not self._repeated.intersection(statement.variables()):
+                        self._branch(condition, "refuse", False)
+            case Assign(target=target, value=value):
+                with self._statement():
+                    self._assign(target, value)
+            case Unwrap(variable=variable):
+                with self._statement():
+                    skip = self._label()
+                    self._branch(variable.attribute("__dict__"), skip, False)
+                    self._assign(variable, Name("plain_function").call(variable))
+                    self.lines.append(f"{skip}:;")
+            case CallPart(part=part, argument=argument, given=given):
+                with self._statement():
+                    self._call_part(part, self._value(argument), given)
+            case Accept(given=given, hit=hit):
+                if hit:
+                    with self._statement():
+                        self._count()
+                with self._statement():
+                    kept = [f"given[{n}] = kept({self._value(each)});" for n, each in enumerate(given)]
+                    self.lines += [*kept, "goto accept;"]
+            case _:
+                raise Untranslatable(str(statement))
 
-    def _translate(self, statement: ast.stmt) -> None:
-        if _is_of_metadata(statement, self._repeated):
-            return
-        if isinstance(statement, ast.If) and not statement.orelse and len(statement.body) == 1:
-            (inner,) = statement.body
-            if isinstance(inner, ast.Return) and _is_constant(inner.value, False):
-                self._branch(statement.test, "refuse", True)
-                return
-            skip = self._label()
-            self._branch(statement.test, skip, False)
-            self._translate(inner)
-            self.lines.append(f"{skip}:;")
-        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            self._assign(statement.targets[0], statement.value)
-        elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-            self._increase(statement)
-        elif isinstance(statement, ast.Return):
-            self._return(statement.value)
-        else:
-            raise Untranslatable(ast.unparse(statement))
-
-    def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if not isinstance(target, ast.Name):
-            raise Untranslatable(ast.unparse(target))
-        place = self.places[target.id]
-        found = self._value(value)
-        if self.lines[-1].startswith(f"if (!({found} = ") and target.id not in self._set_before:
-            # What was made last was made for it.
-            self._temporaries.pop()
-            self.lines.append(self.lines.pop().replace(f"({found} = ", f"({place} = "))
-        else:
+    def _assign(self, target: Variable, value: Expression) -> None:
+        place = self.places[target]
+        found = self._value(value, "" if target in self._set_before else place)
+        if found != place:
             self.lines.append(f"set(&{place}, kept({found}));")
-        self._set_before.add(target.id)
+        self._set_before.add(target)
 
-    def _increase(self, statement: ast.AugAssign) -> None:
-        if not isinstance(statement.target, ast.Attribute):
-            raise Untranslatable(ast.unparse(statement))
-        base = self._value(statement.target.value)
-        name = self.text.literal(statement.target.attr)
-        before = self._keep(f"PyObject_GetAttr({base}, {name})")
-        after = self._keep(f"PyNumber_InPlaceAdd({before}, {self._value(statement.value)})")
-        self.lines.append(f"if (PyObject_SetAttr({base}, {name}, {after}) < 0) goto fail;")
+    def _count(self) -> None:
+        entry, name = self.guard.name("entry"), self.guard.literal("hits")
+        before = self._keep(f"PyObject_GetAttr({entry}, {name})")
+        after = self._keep(f"PyNumber_InPlaceAdd({before}, {self.guard.literal(1)})")
+        self.lines.append(f"if (PyObject_SetAttr({entry}, {name}, {after}) < 0) goto fail;")
 
-    def _return(self, value: ast.expr | None) -> None:
-        if isinstance(value, ast.Tuple):
-            for number, element in enumerate(value.elts):
-                self.lines.append(f"given[{number}] = kept({self._value(element)});")
-        elif not _is_constant(value, True):
-            raise Untranslatable(f"return {ast.unparse(value) if value else ''}")
-        self.lines.append("goto accept;")
-
-    def _part(self, call: ast.Call, unpacked: ast.stmt) -> None:
-        """`if (r := p0(v1)) is False: return False`, and the line after it."""
-        targets = unpacked.targets[0] if isinstance(unpacked, ast.Assign) else None
-        if not isinstance(targets, ast.Tuple):
-            raise Untranslatable(ast.unparse(unpacked))
-        with self._statement():
-            self._call_part(call, len(targets.elts))
-            for number, target in enumerate(targets.elts):
-                self.lines.append(f"set(&{self.places[ast.unparse(target)]}, given_here[{number}]);")
-
-    def _call_part(self, call: ast.Call, gives: int) -> None:
-        assert isinstance(call.func, ast.Name)
-        if gives != self.text.parts[call.func.id] or len(call.args) != 1:
-            raise Untranslatable(ast.unparse(call))
-        argument = self._value(call.args[0])
-        self.lines.append(f"PyObject *given_here[{max(gives, 1)}];")
+    def _call_part(self, part: str, argument: str, given: tuple[Variable, ...]) -> None:
+        self.lines.append(f"PyObject *given_here[{max(len(given), 1)}];")
         self.lines.append(
-            f"int found = {self.text.prefix}_{call.func.id}(K, {argument}, given_here); "
+            f"int found = {self.guard.prefix}_{part}(K, {argument}, given_here); "
             "if (found < 0) goto fail; if (!found) goto refuse;"
         )
+        for number, variable in enumerate(given):
+            self.lines.append(f"set(&{self.places[variable]}, given_here[{number}]);")
 
     @contextmanager
     def _statement(self) -> Iterator[None]:
         self.lines.append("{")
         yield
-        self.lines += [f"drop(t, {len(self._temporaries)});"] if self._temporaries else []
+        self.lines += [f"drop(t, {self._temporaries});"] if self._temporaries else []
         self.lines.append("}")
-        self._temporaries = []
+        self._temporaries = 0
         self._sizes = {}
 
     # -- conditions ------------------------------------------------------------------------------
 
-    def _branch(self, test: ast.expr, label: str, when: bool) -> None:
+    def _branch(self, test: Expression, label: str, when: bool) -> None:
         """Go to a label if the truth of an expression is `when`. Temporary values stay for who cleans up."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            self._branch(test.operand, label, not when)
-        elif isinstance(test, ast.BoolOp):
-            decides = isinstance(test.op, ast.Or)  # the truth of one that is the truth of all
-            if when == decides:
-                for value in test.values:
-                    self._branch(value, label, when)
-            else:
-                skip = self._label()
-                for value in test.values[:-1]:
-                    self._branch(value, skip, decides)
-                self._branch(test.values[-1], label, when)
-                self.lines.append(f"{skip}:;")
-        elif isinstance(test, ast.Compare) and len(test.ops) > 1:
-            sides = [test.left, *test.comparators]
-            parts: list[ast.expr] = [
-                ast.Compare(left, [how], [right])
-                for left, how, right in zip(sides, test.ops, sides[1:], strict=False)
-            ]
-            self._branch(ast.BoolOp(ast.And(), parts), label, when)
-        elif _is_part(test, self.text.parts):
-            if when or label != "refuse":
-                raise Untranslatable(ast.unparse(test))
-            assert isinstance(test, ast.Call)
-            self._call_part(test, 0)
-        else:
-            self.lines.append(
-                f"{{ int truth = {self._truth(test)}; if (truth < 0) goto fail; "
-                f"if (truth == {int(when)}) goto {label}; }}"
-            )
+        match test:
+            case Negation(of=of):
+                self._branch(of, label, not when)
+            case AnyOf(parts=parts) | AllOf(parts=parts):
+                decides = isinstance(test, AnyOf)  # the truth of one that is the truth of all
+                if when == decides:
+                    for part in parts:
+                        self._branch(part, label, when)
+                else:
+                    skip = self._label()
+                    for part in parts[:-1]:
+                        self._branch(part, skip, decides)
+                    self._branch(parts[-1], label, when)
+                    self.lines.append(f"{skip}:;")
+            case Compare(left=left, rest=rest) if len(rest) > 1:
+                lefts = [left, *(each for _, each in rest)]
+                pairs = (each.compared(how, right) for each, (how, right) in zip(lefts, rest, strict=False))
+                self._branch(AllOf(tuple(pairs)), label, when)
+            case _:
+                self.lines.append(
+                    f"{{ int truth = {self._truth(test)}; if (truth < 0) goto fail; "
+                    f"if (truth == {int(when)}) goto {label}; }}"
+                )
 
-    def _truth(self, test: ast.expr) -> str:
+    def _truth(self, test: Expression) -> str:
         """A C expression: 1, 0, or -1 for an exception."""
-        if isinstance(test, ast.Compare):
-            return self._comparison(test.left, test.ops[0], test.comparators[0])
-        if isinstance(test, ast.Attribute) and test.attr == "__dict__":
-            return f"has_attributes({self._value(test.value)})"
-        if isinstance(test, ast.Call) and (lacking := self._lacking(test)) is not None:
-            return lacking
-        if isinstance(test, ast.Call) and ast.unparse(test.func) == "alike":
-            one, other = (self._value(argument) for argument in test.args)
-            return f"alike({self.text.name('alike')}, {one}, {other})"
-        if (group := _checks_tensors(test)) and isinstance(test, ast.Call):
-            tensors = ", ".join(self._value(argument) for argument in test.args)
-            check = self.text.name(f"{group}.unsafe")
-            return f"tensors_agree({check}, (PyObject *[]){{{tensors}}}, {len(test.args)})"
+        match test:
+            case Compare():
+                return self._comparison(*test.single)
+            case Attribute(of=of, name="__dict__"):
+                return f"has_attributes({self._value(of)})"
+            case Call(function=Attribute(of=Call() as keys, name="isdisjoint"), given=(names,)):
+                if (mapping := keys.argument_of("dict.keys")) is not None:
+                    return f"dict_lacks({self._value(mapping)}, {self._value(names)}, {_number_of(names)})"
+            case Call(function=Name(name="class_lacks"), given=(cls, Literal(value=count), names)):
+                return f"class_lacks({self._value(cls)}, {count}, {self._value(names)}, {self._seen()})"
+            case Call(function=Name(name="class_has"), given=(cls, special, names)):
+                among = self._value(special)
+                return f"class_has({self._value(cls)}, {among}, {self._value(names)}, {self._seen()})"
+            case Call(function=Name(name="alike"), given=(one, other)):
+                both = f"{self._value(one)}, {self._value(other)}"
+                return f"alike({self.guard.name('alike')}, {both})"
+            case TensorsAgree(group=group, tensors=tensors):
+                given = ", ".join(self._value(tensor) for tensor in tensors)
+                check = self.guard.name(f"T{group}.unsafe")
+                return f"tensors_agree({check}, (PyObject *[]){{{given}}}, {len(tensors)})"
         return f"PyObject_IsTrue({self._value(test)})"
 
-    def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> str:
-        if isinstance(how, (ast.Is, ast.IsNot)):
-            sign = "==" if isinstance(how, ast.Is) else "!="
-            return f"({self._identity(left)} {sign} {self._identity(right)})"
-        if isinstance(how, (ast.In, ast.NotIn)):
+    def _seen(self) -> str:
+        self.guard.classes += 1
+        return f"&{self.guard.prefix}_seen[{self.guard.classes - 1}]"
+
+    def _comparison(self, left: Expression, how: str, right: Expression) -> str:
+        if how in ("is", "is not"):
+            return f"({self._identity(left)} {'==' if how == 'is' else '!='} {self._identity(right)})"
+        if how in ("in", "not in"):
             inside = f"PySequence_Contains({self._value(right)}, {self._value(left)})"
-            return inside if isinstance(how, ast.In) else f"({inside} ^ 1)"
-        size = self._size(left) if isinstance(how, ast.Eq) and _is_count(right) else None
-        if size is not None:
-            return f"is_size({size}, {ast.unparse(right)})"
-        return f"compared({self._value(left)}, {self._value(right)}, {_COMPARISONS[type(how)]})"
+            return inside if how == "in" else f"({inside} ^ 1)"
+        if how == "==" and isinstance(left, Call) and (number := _count_of(right)) is not None:
+            if (inner := left.argument_of("len")) is not None:
+                return f"is_size(PyObject_Size({self._value(inner)}), {number})"
+            if (inner := left.argument_of("dict.__len__")) is not None:
+                return f"is_size(size_of_dict({self._value(inner)}), {number})"
+        return f"compared({self._value(left)}, {self._value(right)}, {_COMPARISONS[how]})"
 
-    def _lacking(self, test: ast.Call) -> str | None:
-        """`dict.keys(v1).isdisjoint(('a',))`, `class_lacks(c1, 2, ('a',))`, `class_has(c1, c2, ('a',))`"""
-        if isinstance(test.func, ast.Attribute) and test.func.attr == "isdisjoint":
-            of = _argument_of(test.func.value, "dict.keys")
-            if of is None:
-                return None
-            (keys,) = test.args
-            return f"dict_lacks({self._value(of)}, {self._value(keys)}, {_number_of(keys)})"
-        if isinstance(test.func, ast.Name) and test.func.id in ("class_lacks", "class_has"):
-            self.text.classes += 1
-            seen = f"&{self.text.prefix}_seen[{self.text.classes - 1}]"
-            cls, of_what, names = test.args
-            asked = ast.unparse(of_what) if test.func.id == "class_lacks" else self._value(of_what)
-            return f"{test.func.id}({self._value(cls)}, {asked}, {self._value(names)}, {seen})"
-        return None
-
-    def _identity(self, value: ast.expr) -> str:
-        kind = _argument_of(value, "type")
-        if kind is not None:
+    def _identity(self, value: Expression) -> str:
+        if isinstance(value, Call) and (kind := value.argument_of("type")) is not None:
             return f"(PyObject *)Py_TYPE({self._value(kind)})"
-        if isinstance(value, ast.Name) and value.id in _EXACT:
-            return f"(PyObject *)&{_EXACT[value.id]}"
+        if isinstance(value, Name) and value.name in _EXACT:
+            return f"(PyObject *)&{_EXACT[value.name]}"
         return self._value(value)
-
-    def _size(self, value: ast.expr) -> str | None:
-        if (inner := _argument_of(value, "len")) is not None:
-            return f"PyObject_Size({self._value(inner)})"
-        if (inner := _argument_of(value, "dict.__len__")) is not None:
-            return f"size_of_dict({self._value(inner)})"
-        return None
 
     # -- values ----------------------------------------------------------------------------------
 
-    def _value(self, node: ast.expr) -> str:
-        """A C expression for a value that somebody keeps: a variable, a constant, a temporary."""
-        try:
-            return self.text.literal(_literal(node))
-        except ValueError:
-            pass
-        if isinstance(node, ast.Name):
-            return self._name(node.id)
-        if isinstance(node, ast.Attribute):
-            return self._attribute(node)
-        if isinstance(node, ast.Subscript) and (tensor := _asked_for_size(node)) is not None:
-            return self._size_of(node, tensor)
-        if isinstance(node, ast.Subscript):
-            base, key = self._value(node.value), self._value(node.slice)
-            if _is_count(node.slice):
-                return self._keep(f"item_at({base}, {ast.unparse(node.slice)}, {key})")
-            return self._keep(f"item({base}, {key})")
-        if isinstance(node, ast.Call) and not node.keywords:
-            return self._call(node)
-        if isinstance(node, ast.Tuple):
-            elements = "".join(f", {self._value(element)}" for element in node.elts)
-            return self._keep(f"PyTuple_Pack({len(node.elts)}{elements})")
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-            sides = f"{self._value(node.left)}, {self._value(node.right)}"
-            return self._keep(f"{_OPERATIONS[type(node.op)]}({sides})")
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-            return self._keep(f"PyNumber_Power({self._value(node.left)}, {self._value(node.right)}, Py_None)")
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self._keep(f"PyNumber_Negative({self._value(node.operand)})")
-        if isinstance(node, ast.Set):
-            return self._set(node)
-        raise Untranslatable(ast.unparse(node))
+    def _value(self, node: Expression, place: str = "") -> str:
+        """A C expression for a value that somebody keeps: a variable, a constant, a temporary. One that is
+        made anew may go to a place at once."""
+        known, value = _literal_of(node)
+        if known:
+            return self.guard.literal(value)
+        match node:
+            case Variable() if node in self.places:
+                return self.places[node]
+            case Variable() | Constant() | Name():
+                name = str(node)
+                return name if name == self.function.parameter else self.guard.name(name)
+            case Attribute(of=of, name="__dict__"):
+                return self._keep(f"dict_of({self._value(of)})", place)
+            case Attribute(of=of, name=name):
+                return self._keep(f"PyObject_GetAttr({self._value(of)}, {self.guard.literal(name)})", place)
+            case Item(of=Call(function=Attribute(of=tensor, name="size"), given=()), key=key) if (
+                _count_of(key) is not None
+            ):
+                return self._size_of(node, tensor, key)
+            case Item(of=of, key=key):
+                base, at = self._value(of), self._value(key)
+                if (number := _count_of(key)) is not None:
+                    return self._keep(f"item_at({base}, {number}, {at})", place)
+                return self._keep(f"item({base}, {at})", place)
+            case Call():
+                return self._call(node, place)
+            case Display(parts=parts, brackets="()"):
+                elements = "".join(f", {self._value(part)}" for part in parts)
+                return self._keep(f"PyTuple_Pack({len(parts)}{elements})", place)
+            case Display(parts=parts, brackets="{}"):
+                return self._set(parts)
+            case Binary(left=left, sign="**", right=right):
+                sides = f"{self._value(left)}, {self._value(right)}"
+                return self._keep(f"PyNumber_Power({sides}, Py_None)", place)
+            case Binary(left=left, sign=sign, right=right) if sign in _OPERATIONS:
+                sides = f"{self._value(left)}, {self._value(right)}"
+                return self._keep(f"{_OPERATIONS[sign]}({sides})", place)
+            case Unary(sign="-", of=of):
+                return self._keep(f"PyNumber_Negative({self._value(of)})", place)
+        raise Untranslatable(str(node))
 
-    def _name(self, name: str) -> str:
-        if name in self.places:
-            return self.places[name]
-        return name if name == self.parameter else self.text.name(name)
-
-    @staticmethod
-    def _is_name(node: ast.Attribute) -> bool:
-        """Whether it is a constant by its dotted name: nobody gives these another value."""
-        dotted = ast.unparse(node)
-        of_builtins = dotted.partition(".")[0] in ("dict", "list") and _is_dotted(node)
-        return of_builtins or _is_of_torch(dotted) or dotted == "state.check"
-
-    def _attribute(self, node: ast.Attribute) -> str:
-        if self._is_name(node):
-            return self.text.name(ast.unparse(node))
-        base = self._value(node.value)
-        if node.attr == "__dict__":
-            return self._keep(f"dict_of({base})")
-        return self._keep(f"PyObject_GetAttr({base}, {self.text.literal(node.attr)})")
-
-    def _call(self, node: ast.Call) -> str:
-        kind = _argument_of(node, "type")
-        if kind is not None:
-            return self._keep(f"kept((PyObject *)Py_TYPE({self._value(kind)}))")
-        if any(isinstance(argument, ast.Starred) for argument in node.args):
-            raise Untranslatable(ast.unparse(node))
-        if isinstance(node.func, ast.Attribute) and not self._is_name(node.func):
-            name = self.text.literal(node.func.attr)
-            values = [self._value(each) for each in (node.func.value, *node.args)]
+    def _call(self, node: Call, place: str) -> str:
+        if (kind := node.argument_of("type")) is not None:
+            return self._keep(f"kept((PyObject *)Py_TYPE({self._value(kind)}))", place)
+        if isinstance(node.function, Attribute):
+            name = self.guard.literal(node.function.name)
+            values = [self._value(each) for each in (node.function.of, *node.given)]
             given = f"(PyObject *[]){{{', '.join(values)}}}"
-            return self._keep(f"PyObject_VectorcallMethod({name}, {given}, {len(values)}, NULL)")
-        function = self._value(node.func)
-        arguments = [self._value(argument) for argument in node.args]
-        given = f"(PyObject *[]){{{', '.join(['NULL', *arguments])}}} + 1"
-        count = f"{len(arguments)} | PY_VECTORCALL_ARGUMENTS_OFFSET"
-        return self._keep(f"PyObject_Vectorcall({function}, {given}, {count}, NULL)")
+            return self._keep(f"PyObject_VectorcallMethod({name}, {given}, {len(values)}, NULL)", place)
+        function = self._value(node.function)
+        given = ", ".join(["NULL", *map(self._value, node.given)])
+        count = f"{len(node.given)} | PY_VECTORCALL_ARGUMENTS_OFFSET"
+        return self._keep(
+            f"PyObject_Vectorcall({function}, (PyObject *[]){{{given}}} + 1, {count}, NULL)", place
+        )
 
-    def _size_of(self, node: ast.Subscript, tensor: ast.expr) -> str:
+    def _size_of(self, node: Expression, tensor: Expression, dimension: Expression) -> str:
         """`v1.size()[0]`, which a statement may ask for several times, without a tuple of all sizes."""
-        text = ast.unparse(node)
-        values = f"{self._value(tensor)}, {self._value(node.slice)}"
-        asked = f"PyObject_VectorcallMethod({self.text.literal('size')}, (PyObject *[]){{{values}}}, 2, NULL)"
-        if text not in self._sizes:
-            self._sizes[text] = self._keep(asked)
+        given = f"(PyObject *[]){{{self._value(tensor)}, {self._value(dimension)}}}"
+        asked = f"PyObject_VectorcallMethod({self.guard.literal('size')}, {given}, 2, NULL)"
+        if node not in self._sizes:
+            self._sizes[node] = self._keep(asked)
         else:  # where it stands first may have been jumped over
-            place = self._sizes[text]
+            place = self._sizes[node]
             self.lines.append(f"if (!{place} && !({place} = {asked})) goto fail;")
-        return self._sizes[text]
+        return self._sizes[node]
 
-    def _set(self, node: ast.Set) -> str:
+    def _set(self, elements: Sequence[Expression]) -> str:
         made = self._keep("PySet_New(NULL)")
-        for element in node.elts:
+        for element in elements:
             self.lines.append(f"if (PySet_Add({made}, {self._value(element)}) < 0) goto fail;")
         return made
 
-    def _keep(self, expression: str) -> str:
-        """A temporary with the value of a C expression."""
-        name = f"t[{len(self._temporaries)}]"
-        self._temporaries.append(name)
-        self._most = max(self._most, len(self._temporaries))
-        self.lines.append(f"if (!({name} = {expression})) goto fail;")
-        return name
+    def _keep(self, expression: str, place: str = "") -> str:
+        """Where the value of a C expression is: in the place, or else a temporary."""
+        if not place:
+            place = f"t[{self._temporaries}]"
+            self._temporaries += 1
+            self._most = max(self._most, self._temporaries)
+        self.lines.append(f"if (!({place} = {expression})) goto fail;")
+        return place
 
     def _label(self) -> str:
         self._labels += 1
         return f"skip{self._labels}"
 
 
-def _weights_checked(function: ast.FunctionDef) -> set[str]:
+def _assigned(function: Function) -> list[Variable]:
+    reached = [each.target for each in function.body if isinstance(each, Assign)]
+    given = [variable for each in function.body if isinstance(each, CallPart) for variable in each.given]
+    return [*reached, *given]
+
+
+def _weights_checked(function: Function) -> set[Variable]:
     """The variables of weights that torch's check looks at further on in the same function."""
-    weights: set[str] = set()
-    tables: set[str] = set()
+    weights: set[Variable] = set()
+    tables: set[Expression] = set()
+    checked: set[Expression] = set()
     for statement in function.body:
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Subscript):
-            continue
-        base, key, target = statement.value.value, statement.value.slice, statement.targets[0]
-        if isinstance(key, ast.Constant) and key.value in ("_parameters", "_buffers"):
-            tables.add(ast.unparse(target))
-        elif ast.unparse(base) in tables:
-            weights.add(ast.unparse(target))
-    checked = {
-        ast.unparse(argument)
-        for call in ast.walk(function)
-        if isinstance(call, ast.Call) and _checks_tensors(call)
-        for argument in call.args
-    }
+        match statement:
+            case Assign(target=target, value=Item(key=Literal(value="_parameters" | "_buffers"))):
+                tables.add(target)
+            case Assign(target=target, value=Item(of=table)) if table in tables:
+                weights.add(target)
+            case Check(condition=TensorsAgree(tensors=tensors)):
+                checked.update(tensors)
     return weights & checked
 
 
-def _is_of_metadata(statement: ast.stmt, variables: set[str]) -> bool:
-    """Whether it refuses one of these tensors for its dtype, its dimensions or a size.
-
-    Torch's check does so, too. A call that is accepted, as most are by then, need not be asked both.
-    """
-    test = statement.test if isinstance(statement, ast.If) else None
-    compared = test.operand if isinstance(test, ast.UnaryOp) else None
-    asked = compared.left if isinstance(compared, ast.Compare) else None
-    attribute = asked.func if isinstance(asked, ast.Call) else asked
-    return (
-        isinstance(attribute, ast.Attribute)
-        and attribute.attr in ("dtype", "dim", "size")
-        and ast.unparse(attribute.value) in variables
-    )
-
-
-def _asked_for_size(node: ast.Subscript) -> ast.expr | None:
-    """The tensor in `v1.size()[0]`."""
-    call = node.value
-    if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Attribute):
-        return None
-    return call.func.value if call.func.attr == "size" and _is_count(node.slice) else None
-
-
-def _asks_part(statement: ast.stmt) -> ast.Call | None:
-    """The call in `if (r := p0(v1)) is False: return False`."""
-    test = statement.test if isinstance(statement, ast.If) else None
-    named = test.left if isinstance(test, ast.Compare) else None
-    call = named.value if isinstance(named, ast.NamedExpr) else None
-    return call if isinstance(call, ast.Call) else None
-
-
-def _number_of(keys: ast.expr) -> str:
+def _number_of(keys: Expression) -> str:
     """A number for literal keys, the same for the same ones; 0 for others."""
-    try:
-        _literal(keys)
-    except ValueError:
+    if not _literal_of(keys)[0]:
         return "0"
-    return f"0x{hashlib.sha256(ast.unparse(keys).encode()).hexdigest()[:16]}ull"
+    return f"0x{hashlib.sha256(str(keys).encode()).hexdigest()[:16]}ull"
 
 
-def _checks_tensors(test: ast.expr) -> str:
-    """The name of the group of tensors in `T0.check(v1, v2)`, "" for all else."""
-    called = ast.unparse(test.func) if isinstance(test, ast.Call) and not test.keywords else ""
-    group, _, method = called.partition(".")
-    return group if method == "check" and re.fullmatch(r"T\d+", group) else ""
+def _count_of(node: Expression) -> int | None:
+    """The number, if it is one that a C int holds and counts something."""
+    value = node.value if isinstance(node, Literal) else None
+    return value if type(value) is int and 0 <= value < 1 << 31 else None
 
 
-def _is_part(test: ast.expr, parts: dict[str, int]) -> bool:
-    return isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id in parts
-
-
-def _argument_of(node: ast.expr, function: str) -> ast.expr | None:
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == function and len(node.args) == 1:
-        return node.args[0]
-    return None
-
-
-def _is_dotted(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
-def _is_of_torch(dotted: str) -> bool:
-    """Whether it is one of the dtypes and classes that checks of tensors name."""
-    name = dotted.removeprefix("torch.")
-    return dotted == "torch.nn.Parameter" or (
-        name != dotted and isinstance(getattr(torch, name, None), (torch.dtype, type))
-    )
-
-
-def _is_constant(node: ast.expr | None, value: bool) -> bool:
-    return isinstance(node, ast.Constant) and node.value is value
-
-
-def _is_count(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value < 1 << 31
-
-
-def _literal(node: ast.expr) -> object:
-    """The value of a literal. Raises ValueError for anything else."""
-    if isinstance(node, (ast.Set, ast.List, ast.Dict, ast.Call)):
-        raise ValueError("made anew each time")
-    return ast.literal_eval(node)
+def _literal_of(node: Expression) -> tuple[bool, Any]:
+    """Whether a tree is a literal of what need not be made anew each time, and its value."""
+    match node:
+        case Literal(value=value):
+            return True, value
+        case Unary(sign="-", of=Literal(value=value)) if type(value) in (int, float, complex):
+            return True, -value
+        case Display(parts=parts, brackets="()"):
+            found = [_literal_of(part) for part in parts]
+            return all(known for known, _ in found), tuple(value for _, value in found)
+    return False, None
