@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["words_of_absence"]
+from .refusal import Check, Stop
 
-_LACKS = re.compile(r"dict\.keys\((?P<dict>\w+)\)\.isdisjoint\((?P<keys>\(.*\))\)")
-_CLASS_LACKS = re.compile(r"class_lacks\((?P<cls>\w+), (?P<count>\d+), (?P<names>\(.*\))\)")
-_CLASS_HAS = re.compile(r"class_has\((?P<cls>\w+), (?P<special>\w+), (?P<names>\(.*\))\)")
-_APART = re.compile(r"(?P<one>v\d+) is not (?P<other>v\d+)")
+__all__ = ["ABSENCES"]
 
 
-def words_of_absence(
-    check: str, path: Callable[[str], str], values: dict[str, Any], constants: dict[str, Any]
-) -> str:
-    """The reason for a refusal; "" for a check of another kind.
-
-    check: a line of a guard function; path: the way to what is in a variable; values: of the variables
-    constants: by name, `G` among them
-    """
-    if found := _LACKS.fullmatch(check):
-        name = found["dict"]
-        there = _there(values.get(name, constants.get(name, {})), found["keys"])
-        if name not in values:
-            module = constants.get(name, {}).get("__name__", "the module")
-            return f"built without a global {there} in {module}, which has one now"
-        owner = path(name)
-        if owner.endswith(".__dict__"):
-            return (
-                f"built without an attribute {there} of {owner.removesuffix('.__dict__')}, which has one now"
-            )
-        return f"built without a key {there} in {owner}, which has it now"
-    if found := _CLASS_LACKS.fullmatch(check):
-        cls = constants[found["cls"]]
-        bases = cls.__mro__[: int(found["count"])]
-        have = {key: None for base in bases for key in base.__dict__}
-        return (
-            f"built without {_there(have, found['names'])} in the class {cls.__qualname__}, which has it now"
-        )
-    if found := _CLASS_HAS.fullmatch(check):
-        cls = constants[found["cls"]]
-        have = constants[found["special"]] & cls.__dict__.keys()
-        other = sorted(have.symmetric_difference(ast.literal_eval(found["names"])))
-        return f"the class {cls.__qualname__} has got or lost {', '.join(other)} since the build"
-    if found := _APART.fullmatch(check):
-        return f"{path(found['one'])} and {path(found['other'])} are one object; the entry was built with two"
-    if check.startswith("apart_in_memory("):
-        names = dict.fromkeys(map(path, re.findall(r"v\d+", check)))
-        return f"of {', '.join(names)} two lie in the same memory, and the call writes to one of them"
-    return ""
+def _lacks(check: Check, stop: Stop, constants: Mapping[str, Any]) -> str:
+    (name,) = check.places
+    if name in stop.values:
+        there, owner = _there(stop.values[name], check, stop), stop.attributes_of(name)
+        if owner:
+            return f"built without an attribute {there} of {owner}, which has one now"
+        return f"built without a key {there} in {stop.path(name)}, which has it now"
+    there = _there(constants.get(name, {}), check, stop)
+    module = constants.get(name, {}).get("__name__", "the module")
+    return f"built without a global {there} in {module}, which has one now"
 
 
-def _there(found: dict[str, Any], keys: str) -> str:
-    """Which of the keys are there; all, where they are no literals."""
-    try:
-        wanted = ast.literal_eval(keys)
-    except ValueError:
-        return keys
-    return " or ".join(repr(key) for key in wanted if key in found) or keys
+def _class_lacks(check: Check, stop: Stop, constants: Mapping[str, Any]) -> str:
+    cls, (count, names) = constants[check.places[0]], check.expected
+    have = {key for base in cls.__mro__[:count] for key in base.__dict__}
+    there = " or ".join(repr(name) for name in names if name in have)
+    return f"built without {there} in the class {cls.__qualname__}, which has it now"
+
+
+def _class_has(check: Check, stop: Stop, constants: Mapping[str, Any]) -> str:
+    cls, special = (constants[name] for name in check.places)
+    other = sorted((special & cls.__dict__.keys()).symmetric_difference(check.expected))
+    return f"the class {cls.__qualname__} has got or lost {', '.join(other)} since the build"
+
+
+def _one_object(check: Check, stop: Stop, constants: Mapping[str, Any]) -> str:
+    one, other = map(stop.path, check.places)
+    return f"{one} and {other} are one object; the entry was built with two"
+
+
+def _shared_memory(check: Check, stop: Stop, constants: Mapping[str, Any]) -> str:
+    names = ", ".join(map(stop.path, check.places))
+    return f"of {names} two lie in the same memory, and the call writes to one of them"
+
+
+ABSENCES = {
+    "ABSENT_GLOBAL": _lacks,
+    "DICT_LACKS": _lacks,
+    "ABSENT_IN_CLASS": _class_lacks,
+    "SPECIAL_METHODS": _class_has,
+    "IDENTITY": _one_object,
+    "MEMORY": _shared_memory,
+}
+"""The words for a kind of check, of what was asked, where it was refused, and the constants by name."""
+
+
+def _there(found: Any, check: Check, stop: Stop) -> str:
+    """Which of the keys are there; all, where they are objects."""
+    if check.expected is None:
+        return stop.spelled(check.needed)
+    return " or ".join(repr(key) for key in check.expected if key in found)
 
 
 WHOLE = True

@@ -1,4 +1,5 @@
-"""An entry's files: what the runtime reads first (`head`), the rest (`data`), readable guards (`source`)."""
+"""An entry's files: what the runtime reads first (`head`), the rest (`data`), what an explanation says of the
+guard (`.words`), and the guard for people (`source`)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
+from hatch_precompile.lower.guards.words import words_of
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.records import GUARDS, MARSHAL, EntryRecord
 
@@ -82,6 +84,8 @@ def write_entry(
         native=code.native,
     )
     (directory / record.source).write_text(text)
+    words = words_of(guards.functions, guards.notes)
+    (directory / f"{place}.words").write_bytes(marshal.dumps(words, MARSHAL))
     (directory / record.data).write_bytes(marshal.dumps(data, MARSHAL))
     (directory / record.head).write_bytes(marshal.dumps(head, MARSHAL))
     return record

@@ -49,6 +49,7 @@ _GRAPHS = re.compile(r"graphs/(\d+)\.txt")
 _KINDS = {
     "heads": re.compile(r"frames/\d+\.heads"),
     "entry": re.compile(r"entries/\d+\.entry"),
+    "words": re.compile(r"entries/\d+\.words"),
     "source": re.compile(r"entries/\d+\.guards\.txt"),
     "guards": re.compile(r"guards\.so"),
     "library": re.compile(rf"{_GRAPH}-{_VARIANT.pattern}\.so"),

@@ -6,6 +6,7 @@ RootGuardManager, our generated function and the locals they were made from.
 
 from __future__ import annotations
 
+import marshal
 import tempfile
 import types
 from collections.abc import Callable, Sequence
@@ -19,7 +20,9 @@ import torch
 from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.guards.checks import Function
 from hatch_precompile.lower.guards.function import function_codes, lower_guards
+from hatch_precompile.lower.guards.words import words_of
 from hatch_precompile.lower.native.library import NativeGuards
+from hatch_precompile.records import MARSHAL
 from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import FrameTrace, dispatch_keys, tracing_frames
 from hatch_precompile.tracing.guardtree import GuardRecorder
@@ -27,13 +30,16 @@ from hatch_precompile.tracing.guardtree import GuardRecorder
 
 @dataclass
 class HeldFrame:
-    """One frame: `dynamo(locals)` and `ours(locals)` answer whether it may serve them."""
+    """One frame: `dynamo(locals)` and `ours(locals)` answer whether it may serve them. words, beside: what an
+    explanation of it has."""
 
     name: str
     root: Any
     guard: Callable[[dict[str, Any]], bool]
     native: Callable[[dict[str, Any]], bool]
     source: str
+    words: Any
+    beside: Any
     frame_globals: dict[str, Any]
     injected: dict[str, Any]
     mode: Callable[[], AbstractContextManager[Any]]
@@ -121,6 +127,8 @@ def _held(recorder: GuardRecorder, trace: FrameTrace, keys: tuple[int, int]) -> 
         guard,
         native_guard,
         lowered.source,
+        marshal.loads(marshal.dumps(words_of(lowered.functions, lowered.notes), MARSHAL)),
+        types.SimpleNamespace(guard=whole, state=namespace["state"]),
         trace.frame_globals,
         trace.injected,
         mode,

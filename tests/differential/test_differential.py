@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import warnings
 from collections import OrderedDict
@@ -43,6 +44,28 @@ def test_no_single_mutation_is_served_that_dynamo_would_refuse(held: Held) -> No
     assert tally.mutations > 5000
     assert tally.wrong_hits == []
     assert tally.accepted > 100, "a guard that refuses everything would pass the line above"
+
+
+def test_each_refusal_is_told_in_words(held: Held) -> None:
+    """The check that refused is the readable guard's, and its words name no variable of a guard."""
+    explanation, first_failure = runtime("explanation"), runtime("refusal").first_failure
+    kinds, told = set(), 0
+    for frame, frame_locals, mutations in held:
+        for mutation in mutations[::7]:
+            with frame.mode(), mutation.apply(frame_locals) as changed:
+                stop = first_failure(frame.beside.guard, frame.words, changed)
+                if stop is None:
+                    continue
+                kind, reason = "REACHED", stop.missing
+                if stop.check is not None:
+                    kind, reason = explanation._words(frame.beside, stop.check, stop)
+                assert stop.line in frame.source
+            assert reason, mutation.what
+            assert not re.search(r"\b[vc]\d+(_keys|_flat)?\b", reason), (mutation.what, reason)
+            kinds.add(kind)
+            told += 1
+    assert told > 300
+    assert kinds >= {"TYPE_MATCH", "EQUALS_MATCH", "TENSOR_CLASS", "TENSOR_SIZE", "GRAD_MODE", "REACHED"}
 
 
 def test_both_accept_the_unchanged_call_and_honest_variations(held: Held) -> None:

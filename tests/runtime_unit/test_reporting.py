@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
+from hatch_precompile.lower.guards.checks import Kind
 from hatch_precompile.runtime import runtime
 
 reporting = runtime("reporting")
-remedy = runtime("advice").remedy
+advice = runtime("advice")
 
 
 def test_the_first_misses_pass_and_then_one_every_so_often() -> None:
@@ -23,86 +26,55 @@ def test_the_first_misses_pass_and_then_one_every_so_often() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "reason", "advice"),
+    ("kind", "place", "expected", "said"),
     [
+        ("TENSOR_DTYPE", "x", "torch.float32", "convert it to torch.float32, "),
+        ("TENSOR_CLASS", "x", "torch.Tensor", "pass a torch.Tensor"),
         (
-            "v0.dtype is torch.float32",
-            "x has dtype float64, the entry needs float32",
-            "convert it to torch.float32, ",
+            "TENSOR_SIZE",
+            "x",
+            (1, 8),
+            "pass one of that size, or rebuild the wheel with a sample that has it or with dynamic-shapes",
         ),
-        (
-            "type(v0) is torch.Tensor",
-            "x is a model.Other, the entry needs a torch.Tensor",
-            "pass a torch.Tensor",
-        ),
-        (
-            "v0.size(1) == 8",
-            "x has size 9 in dimension 1, the entry needs 8",
-            "pass one of that size, or rebuild the wheel with a sample that has it or with",
-        ),
-        ("v0.dim() == 2", "x is 3-dimensional, the entry needs 2 dimensions", "pass one with as many dim"),
-        (
-            "3 <= v0.size()[0] and v0.size()[0] <= 16",
-            "x is a tensor of shape (17, 8); needed: 3 <= x.size()[0] and x.size()[0] <= 16",
-            "pass a size in that range, ",
-        ),
-        (
-            "state.check() or state.rebase()",
-            "torch's global state differs: grad_mode",
-            "make the call under torch.no_grad()",
-        ),
-        (
-            "state.check() or state.rebase()",
-            "torch's global state differs: autocast",
-            "set torch's state as it was at the build",
-        ),
-        (
-            "inference_mode() is False",
-            "needed: inference_mode() is False",
-            "make the call under torch.no_grad()",
-        ),
-        (
-            "may_serve()",
-            "a tracer, a dispatch mode or a functorch transform is active",
-            "make the call outside",
-        ),
-        ("v4 is False", "self.training is True; needed: self.training is False", "call eval() on the model"),
-        ("type(v1) is c1", "self is Sub(); needed: type(self) is c1", "pass an object of exactly that class"),
-        (
-            "type(v3) is float and v3 == 2.0",
-            "self.scale is 3.0; needed: self.scale == 2.0",
-            "pass that value, ",
-        ),
-        (
-            "T0.check(v0, v6)",
-            "tensor 'self.weight' requires_grad mismatch. expected requires_grad=1",
-            "set requires_grad as it was at the build",
-        ),
-        (
-            "T0.check(v0, v6)",
-            "tensor 'self.weight' dtype mismatch. expected Float, actual Double",
-            "convert it, or rebuild",
-        ),
-        (
-            "T0.check(v0, v6)",
-            "tensor 'x' stride mismatch at index 0. expected 20, actual 40",
-            "pass one with those strides (.contiguous() makes",
-        ),
-        (
-            "v0.stride()[0] == v0.size()[1]",
-            "x is a tensor of shape (5, 20) and strides (40, 1); needed: x.stride()[0] == x.size()[1]",
-            "pass one with those strides (.contiguous() makes",
-        ),
-        ("something(new)", "needed: something(new)", "rebuild the wheel with a sample like this call"),
+        ("TENSOR_RANK", "x", 2, "pass one with as many dim"),
+        ("SHAPE_ENV", "x", None, "pass a size in that range, "),
+        ("STRIDES", "x", None, "pass one with those strides (.contiguous() makes"),
+        ("INFERENCE_MODE", "", False, "make the call under torch.no_grad()"),
+        ("STAND_ASIDE", "", None, "make the call outside"),
+        ("TRAINING", "self.training", False, "call eval() on the model"),
+        ("TRAINING", "self.training", True, "call train() on the model"),
+        ("TYPE_MATCH", "self", "c1", "pass an object of exactly that class"),
+        ("EQUALS_MATCH", "self.scale", 2.0, "pass that value, "),
+        ("UNKNOWN", "", None, "rebuild the wheel with a sample like this call"),
     ],
 )
-def test_each_kind_of_check_has_its_remedy(check: str, reason: str, advice: str) -> None:
-    assert remedy(check, reason, ["no_grad"]).startswith(advice)
+def test_each_kind_of_check_has_its_remedy(kind: str, place: str, expected: object, said: str) -> None:
+    assert advice.remedy(kind, ["no_grad"], place, expected).startswith(said)
+
+
+def test_no_kind_of_check_is_without_advice_and_no_advice_without_a_kind() -> None:
+    found_out = {kind for _, kind in advice.BY_TORCHS_WORDS} | {"REACHED", "UNKNOWN"}
+    of_tensors = {"TENSOR_ALIASING", "TENSOR_LAYOUT", "TENSOR_DEVICE"}
+    assert set(advice.BY_KIND) == {*get_args(Kind), *found_out, *of_tensors}
 
 
 @pytest.mark.parametrize(
-    ("mode", "advice"), [("inference", "torch.inference_mode()"), ("train", "with gradients on")]
+    ("kind", "said", "begins"),
+    [
+        ("GLOBAL_STATE", "grad_mode", "make the call under torch.no_grad()"),
+        ("GLOBAL_STATE", "autocast", "set torch's state as it was at the build"),
+        ("TENSOR_MATCH", "tensor 'w' requires_grad mismatch. expected requires_grad=1", "set requires_grad"),
+        ("TENSOR_MATCH", "tensor 'w' dtype mismatch. expected Float, actual Double", "convert it, or"),
+        ("TENSOR_MATCH", "tensor 'x' stride mismatch at index 0. expected 20, actual 40", "pass one with"),
+        ("TENSOR_MATCH", "tensor 'x' says something new", "rebuild the wheel"),
+    ],
 )
-def test_the_mode_that_is_missing_is_the_entrypoints(mode: str, advice: str) -> None:
-    reason = "torch's global state differs: grad_mode"
-    assert remedy("state.check() or state.rebase()", reason, [mode]).endswith(advice)
+def test_torchs_words_say_what_of_its_check_failed(kind: str, said: str, begins: str) -> None:
+    assert advice.remedy(advice.torchs_kind(kind, said), ["no_grad"]).startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"), [("inference", "torch.inference_mode()"), ("train", "with gradients on")]
+)
+def test_the_mode_that_is_missing_is_the_entrypoints(mode: str, said: str) -> None:
+    assert advice.remedy("GRAD_MODE", [mode]).endswith(said)

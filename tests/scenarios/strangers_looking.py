@@ -252,7 +252,7 @@ def at_work() -> dict[str, Any]:
     runtime: dict[str, Any] = {
         name: importlib.import_module(f"looking._precompiled.{name}")
         for name in (
-            *("bundle", "constants", "described", "entries", "explanation", "graphs", "guard_source"),
+            *("bundle", "constants", "described", "entries", "explanation", "graphs", "refusal"),
             *("inputs", "torch_frames", "torch_private"),
         )
     }
@@ -271,7 +271,7 @@ def at_work() -> dict[str, Any]:
     own = (
         *((runtime["entries"], name) for name in ("check_inputs", "decode", "_import", "native_guard")),
         *((runtime[name], "resolve") for name in ("constants", "inputs")),
-        *((runtime[name], "first_failure") for name in ("guard_source", "explanation")),
+        *((runtime[name], "first_failure") for name in ("refusal", "explanation")),
         *((runtime["bundle"].Bundle, name) for name in ("graph", "guards")),
         (runtime["constants"], "check"),
         (runtime["torch_private"], "tensor_guards"),

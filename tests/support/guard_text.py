@@ -11,6 +11,7 @@ from hatch_precompile.lower.guards.checks import (
     CallPart,
     Check,
     Function,
+    Kind,
     Statement,
     Unwrap,
 )
@@ -26,16 +27,17 @@ from hatch_precompile.lower.guards.expressions import (
 _DOTTED = re.compile(r"(dict|list)\.\w+|torch\.\w+|torch\.nn\.Parameter|state\.check")
 
 
-def functions_of(text: str) -> list[Function]:
-    """The functions that a guard's text defines. Raises ValueError for what no guard has."""
-    return [_function(node) for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+def functions_of(text: str, kind: Kind = "EQUALS_MATCH") -> list[Function]:
+    """The functions that a guard's text defines, with checks of one kind. Raises ValueError for what no guard
+    has."""
+    return [_function(node, kind) for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
 
 
 def expression_of(text: str) -> Expression:
     return _tree(ast.parse(text, mode="eval").body)
 
 
-def _function(node: ast.FunctionDef) -> Function:
+def _function(node: ast.FunctionDef, kind: Kind) -> Function:
     body: list[Statement] = []
     for statement in node.body:
         match statement:
@@ -46,7 +48,7 @@ def _function(node: ast.FunctionDef) -> Function:
             case ast.If(test=ast.Compare(left=ast.NamedExpr(value=ast.Call(func=ast.Name(id=name)) as call))):
                 body.append(CallPart(name, _variable(call.args[0]), ()))
             case ast.If(test=ast.UnaryOp(operand=condition)):
-                body.append(Check("EQUALS_MATCH", _tree(condition)))
+                body.append(Check(kind, _tree(condition)))
             case ast.If(test=ast.Attribute(value=value)):
                 body.append(Unwrap(_variable(value)))
             case ast.Assign(targets=[ast.Tuple(elts=names)]):
@@ -70,7 +72,7 @@ def _tree(node: ast.expr) -> Expression:
 
 def _known(node: ast.expr) -> Expression | None:
     match node:
-        case ast.Name(id=name) if re.fullmatch(r"[vc]\d+", name):
+        case ast.Name(id=name) if re.fullmatch(r"v\d+(_keys|_flat)?|c\d+", name):
             return _variable(node) if name[0] == "v" else Constant(int(name[1:]))
         case ast.Attribute() if _DOTTED.fullmatch(ast.unparse(node)):
             return Name(ast.unparse(node))

@@ -202,7 +202,7 @@ AT_ANYTHING = (
         "templates/inputs.py",
         "templates/static_lookup.py",
     ),
-    *("templates/explanation.py", "templates/guard_source.py", "templates/parametrized.py"),
+    *("templates/explanation.py", "templates/refusal.py", "templates/parametrized.py"),
     *("hatch_precompile/lower/names.py", "hatch_precompile/target/description.py"),
 )
 

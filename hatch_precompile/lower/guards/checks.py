@@ -1,6 +1,6 @@
 """A guard function as data. A `Check` is one condition of an entry, from dynamo's guard tree to the bundle.
 
-Python text and C (lower/native) are renderings of it.
+Python text, C (lower/native) and words (words.py) are renderings of it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ Kind = Literal[
     "TRAINING",
     "TYPE_MATCH",
 ]
-"""What is asked, mostly by dynamo's name for it."""
+"""What is asked, mostly by dynamo's name for it. Advice hangs on it (templates/advice.py)."""
 
 
 @dataclass(frozen=True)
