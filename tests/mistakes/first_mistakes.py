@@ -114,9 +114,7 @@ MISTAKES = (
         {TOML: ("min = 2, max = 64", "min = 16")},
         "no sample has a size of 16 or more, but 8; give one",
     ),
-    Mistake(
-        "an unknown variant", {TOML: ("verify = true", 'variants = ["avx2"]')}, 'known: "native", "'
-    ),
+    Mistake("an unknown variant", {TOML: ("verify = true", 'variants = ["avx2"]')}, 'known: "native", "'),
     Mistake(
         "a target of torch's own",
         {TOML: ("moods.model:Reader", "torch.nn:Linear")},
