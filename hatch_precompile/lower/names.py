@@ -61,6 +61,8 @@ NAME_IT = (
 
 def naming(value: Any) -> str:
     """The advice on something without a name: who has written its code can give it one."""
+    if type(value) is type and value.__module__ == "builtins" and not hasattr(builtins, value.__name__):
+        return "Python itself has no name for it. Keep a list or a tuple of what is in it in its place."
     code: Any = value
     if type(value) is not CodeType:
         code = attribute(attribute(value, "__func__", value), "__code__")

@@ -392,6 +392,10 @@ class TestConstants:
         assert "at model.py:3 in forward" in str(caught.value)
         assert "module-level function, class or object" in str(caught.value)
 
+    def test_a_type_that_python_has_no_name_for_is_refused_with_other_advice(self) -> None:
+        with pytest.raises(Unsupported, match="Python itself has no name for it"):
+            Namer({}).constant(type(collections.OrderedDict().keys()))
+
     @pytest.mark.parametrize("encoded", [["future"], ["ref", "os", (("z", 1),), ""]])
     def test_what_a_later_format_may_hold_is_stale(self, encoded: list[Any]) -> None:
         with pytest.raises(Stale, match="unknown"):
