@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,26 +20,35 @@ _AT_MOST = 8  # lines of an error's text
 # What torch adds to its errors for those who work on torch.
 _ADVICE = (
     *("Set TORCHDYNAMO_VERBOSE", "set TORCH_LOGS", "Hint: Please report an issue", "Developer debug context"),
-    *("For more details about this", "You can suppress this exception"),
+    *("For more details about this", "You can suppress this exception", "Hint: Your code may result in an"),
+)
+_WHAT_HELPS = (
+    "Put torch.compiler.disable on what is called there. What only a first call does, such as to fill a "
+    "cache, `samples` can do before, by a call."
 )
 _WRAPPERS = ("InternalTorchDynamoError", "BackendCompilerFailed", "InductorError")
+_REFUSED = re.compile(r"Dynamo failed to run FX node with fake tensors: .*: got (\w+)\(['\"](.*)['\"]\)")
 _OURS = tuple(str(folder) for folder in (Path(hatch_precompile.__file__).parent, runtime_directory()))
 
 
-def failure(label: str, error: Exception, *, with_traceback: bool) -> BuildError:
+def failure(label: str, error: Exception, *, with_traceback: bool, runs_eagerly: bool = False) -> BuildError:
     """What stops the build after `error` came out of a call under torch.compile: an error of ours as it is,
-    whatever torch has wrapped it in; else who has failed, torch or the author's code."""
+    whatever torch has wrapped it in; else who has failed, torch or the author's code.
+
+    runs_eagerly: the same call without torch.compile raises nothing.
+    """
     for each in _chain(error):
         if isinstance(each, BuildError):
             return each
     root = _root(error)
     words, *more = _words(root, error)
     told = [words, *more[:_AT_MOST]]
-    compilers = is_compilers_error(error)
+    compilers = runs_eagerly or is_compilers_error(error)
     place = last_line(str(error).partition("from user code:")[2])
     if compilers and place:
         told.append(f"at {place}")
-    if compilers and (defect := _own_line(root)):
+    defect = _own_line(root)
+    if compilers and defect:
         told[0] = f"{label}: hatch-precompile failed below torch.compile: {words}"
         told.append(f"at {defect}: please report this to hatch-precompile")
     elif compilers:
@@ -46,6 +56,8 @@ def failure(label: str, error: Exception, *, with_traceback: bool) -> BuildError
     else:
         told[0] = f"{label} raised {words}"
     told += graph_break_reasons()[:3]
+    if place and compilers and not defect:  # while it traced
+        told.append(_WHAT_HELPS)
     if with_traceback:
         told += "".join(traceback.format_exception(error)).splitlines()
     elif compilers:
@@ -99,6 +111,9 @@ def _words(root: BaseException, error: BaseException) -> list[str]:
     text = str(root).partition("from user code:")[0] or str(error)
     lines = [line for line in text.strip().splitlines() if line.strip()]
     first, *more = [line for line in lines if not line.strip().startswith(_ADVICE)] or [""]
+    refused = _REFUSED.search(text)
+    if refused is not None:  # an operator, for what is known of its arguments while tracing
+        return [f"{refused[1]}: {refused[2]}"]
     return [first if first and kind in _WRAPPERS else f"{kind}: {first}".removesuffix(": "), *more]
 
 

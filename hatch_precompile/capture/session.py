@@ -353,7 +353,8 @@ class _Session:
                 raise self._left_uncompiled(label) from None
             if not self.at and (own := raised_eagerly(target.call, sample)) is not None:
                 raise models_own(label, own, with_traceback=self.request.traceback) from own
-            raise failure(label, error, with_traceback=self.request.traceback) from error
+            traced = self.request.traceback
+            raise failure(label, error, with_traceback=traced, runs_eagerly=not self.at) from error
         self._require_whole(label)
         return sum(map(len, self.frames.values())) - before
 
@@ -405,15 +406,18 @@ class _Session:
         )
 
     def _on_skip(self, code: CodeType, reason: str) -> None:
-        name = f"sample {self.sample + 1}: {code.co_qualname}"
         if NO_OPERATIONS in reason:
             # Nothing is lost: eager Python is all there is to it, and what it calls is looked up as ever.
-            text = f"{name} has no tensor operation and stays as it is"
-            self.report(Event(step="note", text=text))
+            self._say_stays(code)
             return
         self.skipped.setdefault(code, SkippedFrame(code.co_qualname, reason))
         if self.entrypoint.on_skip == "eager":
-            self.report(Event(step="note", text=f"{name} is skipped and runs as Python: {reason}"))
+            text = f"sample {self.sample + 1}: {code.co_qualname} is skipped and runs as Python: {reason}"
+            self.report(Event(step="note", text=text))
+
+    def _say_stays(self, code: CodeType) -> None:
+        text = f"sample {self.sample + 1}: {code.co_qualname} has no tensor operation and stays as it is"
+        self.report(Event(step="note", text=text))
 
     # -- graphs ----------------------------------------------------------------------------------
 
@@ -481,6 +485,10 @@ class _Session:
         try:
             self._add_entry(trace)
         except BuildError as error:
+            if trace.bare:
+                # Nothing is lost: a call of this kind is a miss, and eager Python is all there is to it.
+                self._say_stays(trace.code)
+                return
             # Raised inside dynamo it would be wrapped in an error of its own; the sample's end raises it.
             self.failure = self.failure or error
 

@@ -70,6 +70,7 @@ class FrameTrace:
     numbers: what must be true of numbers that were traced for any value, as Python expressions over L
     dispatch: the dispatch keys that the thread adds and leaves out where the frame is called
     fixed_sizes: by its source, the line that made a constant of a size that was to be dynamic
+    bare: whether dynamo would have skipped it, for it has no operation; its code has entries that have some
     """
 
     code: CodeType
@@ -82,6 +83,7 @@ class FrameTrace:
     numbers: list[str]
     dispatch: tuple[int, int]
     fixed_sizes: dict[str, str] = field(default_factory=dict)
+    bare: bool = False
 
 
 def guard_manager_classes() -> tuple[type, ...]:
@@ -238,6 +240,7 @@ def tracing_frames(
     handle = convert_frame.register_bytecode_hook(transformed.__setitem__)
     build = CheckFunctionManager.__init__
     compile_frame = convert_frame._compile
+    bare = False
 
     def build_guards(self: Any, f_code: CodeType, output_graph: Any, *args: Any, **kwargs: Any) -> None:
         injected = _injected_globals(output_graph)
@@ -250,7 +253,9 @@ def tracing_frames(
         code, keys = transformed[f_code], dispatch_keys()
         sizes = _fixed_sizes(output_graph.shape_env)
         on_frame(
-            FrameTrace(f_code, code, frame_globals, injected, root, traced, folded, numbers, keys, sizes)
+            FrameTrace(
+                f_code, code, frame_globals, injected, root, traced, folded, numbers, keys, sizes, bare
+            )
         )
 
     def compile_and_watch(code: CodeType, *args: Any, **kwargs: Any) -> Any:
@@ -262,8 +267,26 @@ def tracing_frames(
                 raise
         reason = getattr(result, "skip_reason", None) or next(reversed(reasons), None)
         if result.guarded_code is None and reason:
+            entry = None
+            if NO_OPERATIONS in str(reason) and code in transformed:
+                entry = compile_bare(code, *args, **kwargs)
+            if entry is not None:
+                return entry
             on_skip(code, _in_a_line(str(reason)))
         return result
+
+    def compile_bare(*args: Any, **kwargs: Any) -> Any:
+        """An entry for a call without an operation: it is no miss where others of the function are served."""
+        nonlocal bare
+        bare = True
+        try:
+            with torch._dynamo.config.patch(allow_empty_graphs=True):
+                result = compile_frame(*args, **kwargs)
+        except torch._dynamo.exc.TorchDynamoException:
+            return None  # dynamo had no need of it
+        finally:
+            bare = False
+        return None if result.guarded_code is None else result
 
     CheckFunctionManager.__init__ = build_guards
     convert_frame._compile = compile_and_watch

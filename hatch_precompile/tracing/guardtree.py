@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
+from hatch_precompile.looking import is_a
 from hatch_precompile.tracing import guard_builder, guard_manager_classes, relational_guards
 
 __all__ = ["GuardNode", "GuardRecorder", "Leaf", "Relation"]
@@ -152,6 +155,8 @@ class GuardRecorder:
         def leaf(manager: Any, *args: Any, **kwargs: Any) -> Any:
             node = recorder._node(manager)
             recorded = Leaf(name.removeprefix("add_"), (*args, *kwargs.values()), recorder._expressions)
+            if _is_switched_off(node):
+                return method(manager, *args, **kwargs)
             (node.epilogue if "epilogue" in name else node.leaves).append(recorded)
             return method(manager, *args, **kwargs)
 
@@ -211,6 +216,16 @@ class GuardRecorder:
             return function(*args)
 
         return install
+
+
+def _is_switched_off(node: GuardNode) -> bool:
+    """Whether it is the flag of a class of torch.distributions that says whether arguments are checked. It is
+    on in eager code, and torch.compile switches it off for good when a process first compiles."""
+    if node.key != "_validate_args" or node.value is not False or node.parent is None:
+        return False
+    holder = node.parent.parent if node.parent.accessor == "type_dict" else node.parent
+    cls: Any = holder.value if holder is not None else None
+    return is_a(cls, type) and issubclass(cls, torch.distributions.Distribution)
 
 
 def _positional_names(name: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import probe
 import torch
-from refused import _precompiled, decorated, parts, shapes
+from refused import _precompiled, breaks, decorated, parts, shapes
 
 MODES: dict[str, Any] = {
     "no_grad": torch.no_grad,
@@ -21,7 +21,7 @@ def calls() -> dict[str, Any]:
     """Of each entrypoint, by the caller's mode: whether it is served, and what it gives."""
     ((x,),) = decorated.samples()
     model, derived = decorated.Model().eval(), decorated.Derived().eval()
-    made, tracker = parts.Model().eval(), parts.Tracker().eval()
+    made, tracker, policy = parts.Model().eval(), parts.Tracker().eval(), parts.Policy().eval()
     each = {
         "multiplied": lambda: decorated.multiplied(x),
         "around": lambda: decorated.around(x),
@@ -30,6 +30,9 @@ def calls() -> dict[str, Any]:
         "predict": lambda: derived.predict(x),
         "shifted": lambda: decorated.Model.shifted(x),
         "before-a-break": lambda: shapes.before_a_break(x),
+        "policy": lambda: policy(x),
+        "assigned-after": lambda: breaks.assigned_after(x),
+        "scaled-or-not": lambda: breaks.scaled_or_not(x),
         "queries-and-keys": lambda: shapes.queries_and_keys(x),
         "parts": lambda: made(x),
         "shaken": lambda: parts.shaken(x),

@@ -25,6 +25,11 @@ OUTCOMES: dict[str, Any] = {
     "around": {"no_grad", "grad"},
     "under-a-compile": 'activate = "compile", but refused.decorated:under_a_compile is decorated with a',
     "before-a-break": {"no_grad"},
+    "policy": {"no_grad"},
+    "masked": "sample 1/1: torch.compile failed: "
+    "RuntimeError: expected predicate to be bool, got torch.uint8\n  at shapes.py:24 in masked\n",
+    "assigned-after": {"no_grad"},
+    "scaled-or-not": {"no_grad"},
     "queries-and-keys": {"no_grad"},
     "parts": {"no_grad"},
     "shaken": {"no_grad"},

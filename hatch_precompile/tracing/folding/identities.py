@@ -139,7 +139,8 @@ def _met(own: Callable[..., Any]) -> Callable[..., Any]:
 def _written(own: Callable[..., Any]) -> Callable[..., Any]:
     def write(self: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
         if variable.source is not None:
-            folded().written[variable.source.name] = variable
+            # Not by its name: a cell of the frame's own, which a `nonlocal` is written to, has none.
+            folded().written[variable.source] = variable
         return own(self, variable, *args, **kwargs)
 
     return write

@@ -67,7 +67,7 @@ class Folded:
     lacking: (class, how many of its __mro__) -> names that these were found not to have
     apart: dynamo's names of two objects that are not the same one
     met: objects from outside of the trace, with dynamo's variables for them, by id
-    written: of those, the ones that the traced code has changed, by dynamo's names
+    written: of those, the ones that the traced code has changed, by dynamo's sources
     orders_seen: the keys of dicts whose order the traced code has seen
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
     closures: what was in the cells of those of them that have any, by its ids; None for an empty one
@@ -101,7 +101,7 @@ class Folded:
     lacking: dict[tuple[type, int], set[str]] = field(default_factory=dict)
     apart: set[tuple[str, str]] = field(default_factory=set)
     met: dict[int, tuple[Any, Any]] = field(default_factory=dict)
-    written: dict[str, Any] = field(default_factory=dict)
+    written: dict[Any, Any] = field(default_factory=dict)
     orders_seen: set[tuple[Any, ...]] = field(default_factory=set)
 
 

@@ -65,3 +65,16 @@ def halved(x: Tensor) -> Tensor:
 def images() -> Any:
     torch.manual_seed(1)
     yield (torch.randn(1, 2, 8, 10),)
+
+
+class Policy(torch.nn.Module):
+    """Distributions made in forward, whose arguments torch.compile leaves unchecked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actions = torch.nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen = torch.distributions.Categorical(logits=self.actions(x))
+        around = torch.distributions.Normal(x.mean(), x.exp().mean())
+        return chosen.log_prob(chosen.probs.argmax(-1)) + chosen.entropy() + around.log_prob(x).sum(-1)
