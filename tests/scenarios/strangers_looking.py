@@ -180,6 +180,16 @@ def explained() -> dict[str, Any]:
     return found
 
 
+def explained_before_an_import() -> list[Any]:
+    """What `explain` says where the target imports a module itself, before and after a call that fits."""
+    (before,) = _precompiled.explain("mentioning", torch.ones(5, 8))
+    imported = "looking.late" in sys.modules
+    with torch.no_grad():
+        functions.mentioning(torch.ones(4, 8))
+        (after,) = _precompiled.explain("mentioning", torch.ones(5, 8))
+    return [before["reason"], before["remedy"], imported, after["reason"]]
+
+
 def missed_in_every_way() -> dict[str, Any]:
     """The errors of calls that miss, each in its way; and what was run of the strange things."""
     raised = {}

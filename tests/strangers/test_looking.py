@@ -138,6 +138,15 @@ class TestExplaining:
         assert [hit for hit, _ in found["reasons"].values()] == [False, False]
         assert found["reasons"]["Watching"][1] == "a torch function mode is active"
 
+    def test_a_module_that_only_a_call_imports_stays_out(self, site: Site) -> None:
+        assert play(site, "explained_before_an_import") == [
+            "module looking.late is not imported, and only a call that passes the entry's first checks "
+            "imports it",
+            "import it to see which check fails",
+            False,
+            "x has size 5 in dimension 0, the entry needs 4",
+        ]
+
     @pytest.mark.parametrize("mode", ["", "log", "strict"])
     def test_a_miss_raises_what_eager_code_raises_and_under_strict_that_it_is_one(
         self, site: Site, raised_eagerly: Any, mode: str

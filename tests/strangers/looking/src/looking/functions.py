@@ -27,9 +27,11 @@ def pictures():
 
 
 def mentioning(x):
+    from .late import factor
+
     if words is None or optional is None or made_by_cython is None:
         return x
-    return x * 2
+    return x * factor
 
 
 def samples():

@@ -1,0 +1,3 @@
+"""Nobody imports this but a function that is called."""
+
+factor = 2
