@@ -23,7 +23,7 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test cells demo bench calls chart differential fuzz truth models programs tools soak reference docs clean
+.PHONY: help lint test cells demo bench calls chart differential fuzz truth models programs strangers tools soak reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -38,6 +38,7 @@ help:
 	@echo "make truth   what a wheel answers after its sources, its process or its inputs have changed; build/truth.json"
 	@echo "make models  models of transformers and other libraries, tiny, beside eager code; build/models.json"
 	@echo "make programs   whole programs around models, from the wheel, eagerly and with torch.compile; build/programs.json"
+	@echo "make strangers   packages that nobody here wrote, each as a project of its own, and programs like them; build/strangers.json"
 	@echo "make tools   some ninety tools, from pickle to FSDP, on a wheel's models and on eager ones; build/tools.json"
 	@echo "make soak    what a process grows by in half a million calls, and a busy server, beside eager code; build/soak.json"
 	@echo "make reference  what is made from the code: a JSON schema, docs/configuration.md, docs/inputs.md"
@@ -101,6 +102,11 @@ models: .venv-models/.ready
 programs: .venv-models/.ready
 	.venv-models/bin/python tests/programs/run.py $(PROGRAMS)
 
+# Some of it: make strangers STRANGERS="--cases with_e3nn,lazy_module"; what needs no package from the index: STRANGERS=--alone
+STRANGERS_VENV := $(if $(filter --alone,$(STRANGERS)),.venv-test,.venv-strangers)
+strangers: $(STRANGERS_VENV)/.ready
+	$(STRANGERS_VENV)/bin/python tests/strangers/run.py $(STRANGERS)
+
 # What people use on models: exporters, transforms, pickles, profilers, trainers. A part: make tools TOOLS="--tools pickle,export"
 tools: .venv-tools/.ready
 	.venv-tools/bin/python tests/tools/run.py $(TOOLS)
@@ -136,6 +142,13 @@ clean:
 	.venv-models/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS) $(MODELS_NEEDS)
 	.venv-models/bin/python $(PIP_INSTALL) --no-deps $(MODELS_ALONE)
 	.venv-models/bin/python tests/models/torchvision_for_cpu.py
+	@touch $@
+
+# The packages, and with which versions, are in the table of what is expected of them.
+.venv-strangers/.ready: pyproject.toml Makefile tests/strangers/outcomes.toml
+	$(call new_environment,.venv-strangers)
+	.venv-strangers/bin/python $(PIP_INSTALL) --editable ".[cli]" $(TEST_NEEDS) $$("$(PYTHON)" tests/strangers/run.py --needs)
+	.venv-strangers/bin/python tests/models/torchvision_for_cpu.py
 	@touch $@
 
 .venv-tools/.ready: pyproject.toml Makefile

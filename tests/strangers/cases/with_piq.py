@@ -1,0 +1,5 @@
+import torch
+
+
+def samples():
+    return [(torch.rand(2, 3, 64, 64), torch.rand(2, 3, 64, 64))]
