@@ -77,7 +77,7 @@ class Expression:
     def nodes(self) -> Iterator[Expression]:
         """All of the tree, the whole first."""
         yield self
-        waiting = list(vars(self).values())
+        waiting = list(self.__dict__.values())
         while waiting:
             value = waiting.pop(0)
             if isinstance(value, Expression):
