@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY, Site, made_once
-from tests.support.variants import HERE
+from tests.support.hardware import HERE
 
 HERE_TOO = HERE.variants[0]
 """The variant that every machine of this kind runs: the wheel has it beside the toy's."""

@@ -20,7 +20,7 @@ from hatch_precompile.inductor import CompiledGraph, compile_graph
 from hatch_precompile.inductor.autograd import Wrappers
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.torch_versions import way
-from tests.support.variants import a_variant
+from tests.support.hardware import a_variant
 
 WRAPPED = "std::array<AtenTensorHandle, num_outputs> inductor_entry_impl; num_outputs=1"
 

@@ -23,7 +23,7 @@ from hatch_precompile.reuse.earlier import find_earlier
 from hatch_precompile.reuse.made_from import made_from, what_has_changed
 from hatch_precompile.target.call import Sample
 from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack
-from tests.support.variants import a_variant
+from tests.support.hardware import a_variant
 
 EDITS = {"return y + 1": "return y + 4", "return Scaled(2.0)": "return Scaled(3.0)"}
 """Of a source, and of what only guards look at; no line moves."""

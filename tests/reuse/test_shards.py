@@ -20,7 +20,7 @@ from hatch_precompile.outside.manifests import LeftOutRecord
 from hatch_precompile.reuse.earlier import find_earlier
 from tests.conftest import made_once
 from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack
-from tests.support.variants import a_variant
+from tests.support.hardware import a_variant
 
 MANIFEST = "bundle/manifest.json"
 

@@ -16,7 +16,7 @@ import torch
 
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.runtime import runtime, runtime_directory
-from tests.support.variants import HERE
+from tests.support.hardware import HERE
 
 errors, installation, manifests = map(runtime, ("errors", "installation", "manifest"))
 backends, x86_64 = map(runtime, ("backends", "backends.x86_64"))

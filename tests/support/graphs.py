@@ -18,8 +18,8 @@ import torch
 
 from hatch_precompile.backends.x86_64.other_processors import OtherProcessors
 from hatch_precompile.runtime import runtime
+from tests.support.hardware import a_variant
 from tests.support.headers import settings_of_a_build
-from tests.support.variants import a_variant
 
 OPERATORS = "graphs_of_tests._precompiled.graphs"
 

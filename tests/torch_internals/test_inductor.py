@@ -28,7 +28,7 @@ from hatch_precompile.inductor import architecture, libraries, operators
 from hatch_precompile.inductor.divisions import divisions_are_checked, unchecked_division
 from hatch_precompile.inductor.parallel_checks import THROWING_HELPERS
 from hatch_precompile.torch_versions import way
-from tests.support.variants import a_variant
+from tests.support.hardware import a_variant
 
 
 def parameters(function: Any) -> list[str]:

@@ -35,7 +35,7 @@ from hatch_precompile.report import render
 from hatch_precompile.report.misses import expected_misses
 from hatch_precompile.report.sizes import FAMILIES
 from hatch_precompile.report.timeline import timeline
-from tests.support.variants import a_variant
+from tests.support.hardware import a_variant
 
 CONFIG = load(
     {

@@ -22,8 +22,8 @@ from hatch_precompile.runtime import runtime
 from hatch_precompile.verify.parent import require_hits, run_samples
 from tests.conftest import Site, build_entrypoints
 from tests.support.graphs import OPERATORS
+from tests.support.hardware import a_variant
 from tests.support.headers import settings_of_a_build
-from tests.support.variants import a_variant
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported(),

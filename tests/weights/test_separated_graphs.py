@@ -14,8 +14,8 @@ from hatch_precompile.inductor import CompiledGraph, compile_graph
 from hatch_precompile.inductor.layers.steps import depends_on
 from hatch_precompile.runtime import runtime
 from tests.support.graphs import OPERATORS
+from tests.support.hardware import a_variant
 from tests.support.headers import settings_of_a_build
-from tests.support.variants import a_variant
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
