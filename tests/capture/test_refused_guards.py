@@ -255,6 +255,17 @@ def test_the_order_of_a_mapping_that_is_no_dict() -> None:
     assert sentence(root).startswith("key order of a UserDict on L['x'] cannot be carried")
 
 
+def test_the_order_of_a_dict_of_dynamos_own() -> None:
+    root, node = tree(globals(), accessor="globals_dict", key=globals())
+    node.children.append(GuardNode("dict_getitem", "__injected", "G['__injected']", {"a": 1}, node))
+    inner = node.children[0]
+    inner.children.append(GuardNode("get_key", 0, "", "a", inner))
+    with pytest.raises(
+        Unsupported, match="a guard on the order of the keys of a dict that dynamo itself has put there"
+    ):
+        lower_guards(root, globals(), {"__injected": {"a": 1}})
+
+
 def test_the_code_of_what_is_no_function() -> None:
     root, node = tree(doubled.__code__)
     node.children.append(GuardNode("code", None, "", doubled.__code__, node))
