@@ -15,6 +15,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -167,7 +168,7 @@ def refusal(said: str, name: str) -> str:
     """What the build says of an entrypoint that it leaves out."""
     for start in (f"entrypoint {name} is left out of the wheel: ", f"Error: entrypoint {name}"):
         if start in said:
-            words = said.partition(start)[2].partition("\nWARNING:")[0].strip()
+            words = re.split(r"\n(?! )", said.partition(start)[2])[0].strip()
             return words.removeprefix(f"entrypoint {name}: ").lstrip(": ")
     return ""
 

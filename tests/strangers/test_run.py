@@ -49,6 +49,7 @@ SAID = """\
 some: sample 1/1: hit
 WARNING: entrypoint one is left out of the wheel: entrypoint one: sample 1/1: torch.compile failed: Bad:
   at a.py:1 in f
+some: verify: sample 1/1: hit
 WARNING: entrypoint two is left out of the wheel: entrypoint two: no sample
 """
 
