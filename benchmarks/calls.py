@@ -150,7 +150,7 @@ def counted(environment: dict[str, str]) -> dict[str, float]:
         valgrind = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={place}/out", "--instr-atstart=no")
         run_timed([*valgrind, sys.executable, CHILD, library, str(COUNTED_CALLS)], env=environment)
         found = {}
-        for dump in Path(place).glob("out.*"):
+        for dump in sorted(Path(place).glob("out.*"), key=lambda path: int(path.suffix[1:])):
             text = dump.read_text()
             name = re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE)
             total = re.search(r"^totals: (\d+)", text, re.MULTILINE)

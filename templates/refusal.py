@@ -57,8 +57,8 @@ class Stop:
         self._functions: dict[str, Any] = words[1] if words else {}
         self._scope = _Scope(frames[0][0])
         for (name, line), (called, _) in itertools.pairwise(frames):
-            _, argument = self._line(name, line) or ("", "")
-            self._scope = _Scope(called, self._scope, argument)
+            said = self._line(name, line)
+            self._scope = _Scope(called, self._scope, said[1] if said and said[0] == "part" else "")
         self._said = self._line(*frames[-1])
 
     def _line(self, function: str, number: int) -> Any:

@@ -56,7 +56,7 @@ def failure(label: str, error: Exception, *, with_traceback: bool, runs_eagerly:
     else:
         told[0] = f"{label} raised {words}"
     told += graph_break_reasons()[:3]
-    if place and compilers and not defect:  # while it traced
+    if place and compilers and not defect and _REFUSED.search(str(root)) is None:  # while it traced
         told.append(_WHAT_HELPS)
     if with_traceback:
         told += "".join(traceback.format_exception(error)).splitlines()

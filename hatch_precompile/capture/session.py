@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import marshal
 import shutil
 import sys
@@ -113,6 +114,8 @@ class _Session:
         self.native_guards = NativeGuards()
         self.inputs: list[Any] = []
         self.memory: list[tuple[list[str], list[str]]] = []  # of each graph, as Inputs.memory
+        self.obstacles: dict[int, Unsupported] = {}  # of graphs, by number: why it cannot be carried
+        self.bare = 0  # entries of calls without an operation
         self.sample = self.samples = 0
         self.at = ""  # the sizes in which it is called, if they are not its own
         self.sizes: dict[tuple[int, int], str] = {}  # of the call: see Declared in size_conditions.py
@@ -340,7 +343,7 @@ class _Session:
 
     def _entries_made(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> int:
         label = self._label()
-        before = sum(map(len, self.frames.values()))
+        before = self._entries()
         declared = mark_dynamic(self.entrypoint, target, sample)
         self.sizes = {(id(each.tensor), each.index): each.key for each in declared}
         try:
@@ -356,7 +359,11 @@ class _Session:
             traced = self.request.traceback
             raise failure(label, error, with_traceback=traced, runs_eagerly=not self.at) from error
         self._require_whole(label)
-        return sum(map(len, self.frames.values())) - before
+        return self._entries() - before
+
+    def _entries(self) -> int:
+        """How many there are, but for those of calls without an operation."""
+        return sum(map(len, self.frames.values())) - self.bare
 
     def _copied(self, sample: Sample) -> Sample:
         try:
@@ -470,18 +477,21 @@ class _Session:
         return run
 
     def _add_graph(self, graph: CompiledGraph) -> None:
+        number = len(self.graphs)
         if graph.obstacle:
-            self.failure = Unsupported(
+            self.obstacles[number] = Unsupported(
                 f"a graph of {self.entrypoint.target} cannot be carried: {graph.obstacle}",
                 f"{graph.place or 'an unknown line'}, where it starts (sample {self.sample + 1})",
                 "Put torch.compiler.disable on the function that does it, or name a smaller target.",
             )
-        number = len(self.graphs)
         self.graphs.append(write_graph(graph, self.directory, f"graphs/{number}"))
 
     # -- frames ----------------------------------------------------------------------------------
 
     def _on_frame(self, trace: FrameTrace) -> None:
+        if trace.bare and _would_differ([trace.code, *trace.traced]):
+            self._say_stays(trace.code)
+            return
         try:
             self._add_entry(trace)
         except BuildError as error:
@@ -496,6 +506,9 @@ class _Session:
         graphs = {
             name: graph for name, value in trace.injected.items() if (graph := _graph(value)) is not None
         }
+        for _, number in graphs.values():
+            if number in self.obstacles:
+                raise self.obstacles[number]
         foreign = [name for name in trace.injected if is_compiled(name) and name not in graphs]
         if foreign:
             raise Unsupported(
@@ -538,8 +551,11 @@ class _Session:
         )
         record = write_entry(entry, self.directory, self.entrypoint.name, trace.dispatch, self.native_guards)
         self.frames[trace.code].append(record)
-        conditions = size_conditions(tree, self.sizes, trace.fixed_sizes)
-        self.regions.setdefault(trace.code, []).append(Region(conditions, {self.sample}))
+        if trace.bare:  # what it does not serve is served by eager Python just as well
+            self.bare += 1
+        else:
+            conditions = size_conditions(tree, self.sizes, trace.fixed_sizes)
+            self.regions.setdefault(trace.code, []).append(Region(conditions, {self.sample}))
         self.conditions[record.data] = conditions_of(tree)
 
     def _name_frame(self, trace: FrameTrace, tree: GuardNode) -> FrameName:
@@ -568,6 +584,13 @@ class _Session:
             resume=self.resumes.get(code),
             entries=entries,
         )
+
+
+def _would_differ(traced: Sequence[CodeType]) -> bool:
+    """Whether a call that dynamo skips may answer otherwise where it is compiled: it asks whether it is, or
+    makes a generator, which compiled code gives another iterator for."""
+    asking = {"is_compiling", "is_dynamo_compiling"}
+    return any(code.co_flags & inspect.CO_GENERATOR or asking & set(code.co_names) for code in traced)
 
 
 def _graph(value: Any) -> tuple[str, int] | None:

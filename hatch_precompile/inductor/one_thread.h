@@ -1,6 +1,7 @@
-// A parallel region for one thread, and most are where tensors are small, costs half a microsecond: libgomp makes a team
-// for it. The compiler calls libgomp by this name; within a library it finds this function instead, which calls
-// the region's body. Inside of somebody's parallel region it does not: its loops would be shared out among their threads.
+// A parallel region for one thread, and most are where tensors are small, costs half a microsecond: libgomp makes a
+// team for it. The compiler calls libgomp by this name; within a library it finds this function instead, which calls
+// the region's body. Within somebody else's parallel region libgomp is called: the body's loops would be shared out
+// among their threads.
 #if defined(__GNUC__) && !defined(__clang__) && defined(_OPENMP) && defined(__linux__)
 #include <omp.h>
 extern "C" {

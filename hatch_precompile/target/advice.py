@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 import traceback
 from pathlib import Path
@@ -14,7 +15,7 @@ from hatch_precompile.runtime import runtime_directory
 __all__ = ["about_gpus", "own_line"]
 
 _NOT_THEIRS = tuple(
-    str(folder)
+    f"{folder}{os.sep}"
     for folder in (Path(hatch_precompile.__file__).parent, runtime_directory(), Path(torch.__file__).parent)
 )
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
@@ -23,7 +24,10 @@ _INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 def about_gpus(error: BaseException, what: str) -> str:
     """The end of a sentence where something was put onto a GPU; else nothing. what: "models are", say."""
-    is_one = any(word in str(error) for word in ("CUDA", "NVIDIA"))
+    # Torch's words for an operator that a backend has not got name all backends.
+    is_one = not isinstance(error, NotImplementedError) and any(
+        word in str(error) for word in ("CUDA", "NVIDIA")
+    )
     return f"; {what} made on the CPU, for which the build compiles" if is_one else ""
 
 

@@ -133,7 +133,8 @@ def _declared(entrypoint: Entrypoint) -> Declared:
     owner_name, _, method = qualname.rpartition(".")
     owner = find_reference(f"{module_name}:{owner_name}", "target") if owner_name else None
     if isinstance(owner, type):
-        if method in ("forward", "__call__") and issubclass(owner, torch.nn.Module):
+        of_torch = method == "forward" or value is torch.nn.Module.__call__
+        if of_torch and issubclass(owner, torch.nn.Module):
             raise CaptureError(
                 f'target = "{entrypoint.target}": name the class, "{module_name}:{owner_name}", '
                 "so that calling the module runs the compiled code"

@@ -57,7 +57,8 @@ def _hint(module: str, error: Exception) -> str:
                 f"; {parent} has no such module; if something makes its file, that must run before the build"
             )
         return f"; if {error.name} is what the package requires, name it in its dependencies"
-    path = dict_of(sys.modules[parent]).get("__path__", ()) if parent else sys.path[:1]
+    package = sys.modules.get(parent)  # none where its __init__ has failed
+    path = sys.path[:1] if not parent else dict_of(package).get("__path__", ()) if package is not None else ()
     if error.name == "src" and _is_there(within := module.removeprefix("src.")):
         return f"; did you mean {within}? The folder src is no part of a module's name"
     if hidden := _hidden(module.partition(".")[0]):
@@ -82,7 +83,7 @@ def _is_there(module: str) -> bool:
     """Whether a module would be found."""
     try:
         return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
+    except Exception:  # an __init__ may run again for it, the author's, which has failed
         return False
 
 

@@ -70,7 +70,7 @@ class FrameTrace:
     numbers: what must be true of numbers that were traced for any value, as Python expressions over L
     dispatch: the dispatch keys that the thread adds and leaves out where the frame is called
     fixed_sizes: by its source, the line that made a constant of a size that was to be dynamic
-    bare: whether dynamo would have skipped it, for it has no operation; its code has entries that have some
+    bare: whether dynamo would have skipped it, for it has no operation; its code was compiled before
     """
 
     code: CodeType
@@ -228,6 +228,11 @@ def graph_break_reasons() -> list[str]:
     return list(dict.fromkeys(map(_in_a_line, reasons)))
 
 
+def is_resumed(code: CodeType) -> bool:
+    """Whether it is what dynamo has made of the rest of a function, after a graph break."""
+    return code.co_name.startswith("torch_dynamo_resume_in_")
+
+
 @contextlib.contextmanager
 def tracing_frames(
     on_frame: Callable[[FrameTrace], None], on_skip: Callable[[CodeType, str], None]
@@ -268,7 +273,7 @@ def tracing_frames(
         reason = getattr(result, "skip_reason", None) or next(reversed(reasons), None)
         if result.guarded_code is None and reason:
             entry = None
-            if NO_OPERATIONS in str(reason) and code in transformed:
+            if NO_OPERATIONS in str(reason) and code in transformed and is_resumed(code):
                 entry = compile_bare(code, *args, **kwargs)
             if entry is not None:
                 return entry
@@ -276,14 +281,16 @@ def tracing_frames(
         return result
 
     def compile_bare(*args: Any, **kwargs: Any) -> Any:
-        """An entry for a call without an operation: it is no miss where others of the function are served."""
+        """An entry for what goes on after a break without an operation, where other calls have some: without
+        it the call is a miss."""
         nonlocal bare
         bare = True
         try:
             with torch._dynamo.config.patch(allow_empty_graphs=True):
                 result = compile_frame(*args, **kwargs)
-        except torch._dynamo.exc.TorchDynamoException:
-            return None  # dynamo had no need of it
+        except Exception:  # whatever it is: dynamo had no need of it
+            graph_break_reasons()
+            return None
         finally:
             bare = False
         return None if result.guarded_code is None else result

@@ -219,13 +219,16 @@ class GuardRecorder:
 
 
 def _is_switched_off(node: GuardNode) -> bool:
-    """Whether it is the flag of a class of torch.distributions that says whether arguments are checked. It is
-    on in eager code, and torch.compile switches it off for good when a process first compiles."""
+    """Whether it is the flag of torch.distributions that says whether arguments are checked, and no class's
+    own. It is on in eager code, and torch.compile switches it off for good when a process first compiles."""
     if node.key != "_validate_args" or node.value is not False or node.parent is None:
         return False
     holder = node.parent.parent if node.parent.accessor == "type_dict" else node.parent
     cls: Any = holder.value if holder is not None else None
-    return is_a(cls, type) and issubclass(cls, torch.distributions.Distribution)
+    if not is_a(cls, type):
+        return False
+    whose = next((base for base in cls.__mro__ if node.key in vars(base)), None)
+    return whose is torch.distributions.Distribution
 
 
 def _positional_names(name: str) -> tuple[str, ...]:

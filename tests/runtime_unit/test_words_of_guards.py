@@ -71,6 +71,12 @@ NET = ("v0 = L['self']", "v1 = v0.__dict__")
             "built without a key (the second,) in self.table, which has it now",
         ),
         (
+            "DICT_LACKS",
+            (*NET, "v2 = v1['table']", "if not (dict.keys(v2).isdisjoint((int,))): return False"),
+            {},
+            "built without a key (int,) in self.table, which has it now",
+        ),
+        (
             "ABSENT_GLOBAL",
             ("if not (dict.keys(G).isdisjoint(('len', 'max'))): return False",),
             {"G": {"__name__": "models", "max": 1}},
@@ -116,7 +122,7 @@ NET = ("v0 = L['self']", "v1 = v0.__dict__")
             "DICT_ORDER",
             (*NET, "v2 = v1['table']", "if not (alike(list(dict.keys(v2)), c0)): return False"),
             {"c0": ["a", "b"]},
-            "self.table is a dict of 1; needed: list(dict.keys(self.table)) == ['a', 'b'], of the same types",
+            "self.table is a dict of 2; needed: list(dict.keys(self.table)) == ['a', 'b'], of the same types",
         ),
         (
             "EQUALS_MATCH",
@@ -153,7 +159,7 @@ NET = ("v0 = L['self']", "v1 = v0.__dict__")
 def test_a_kind_of_check_says_what_is_other(
     kind: Kind, lines: tuple[str, ...], constants: dict[str, Any], words: str
 ) -> None:
-    net = Net(scale=2.5, _modules={"0": Part()}, table={Part: 7})
+    net = Net(scale=2.5, _modules={"0": Part()}, table={Part: 7, int: 8})
     line, found, reason = said(guard(*lines), kind, {"self": net, "x": net}, **constants)
     assert found == kind
     assert lines[-1] in (line, f"if not ({line}): return False")

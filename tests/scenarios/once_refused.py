@@ -33,6 +33,7 @@ def calls() -> dict[str, Any]:
         "policy": lambda: policy(x),
         "assigned-after": lambda: breaks.assigned_after(x),
         "scaled-or-not": lambda: breaks.scaled_or_not(x),
+        "counted": lambda: breaks.counted(breaks.Counter(), breaks.Counter(), x),
         "queries-and-keys": lambda: shapes.queries_and_keys(x),
         "parts": lambda: made(x),
         "shaken": lambda: parts.shaken(x),
@@ -49,6 +50,18 @@ def under_a_compile() -> dict[str, Any]:
     answer = torch.compile(decorated.multiplied, backend=backend)(x)
     found: dict[str, Any] = {"compiled": backend.compiled, "hits": _hits("multiplied")}
     return {**found, "same": torch.allclose(answer, decorated.multiplied(x), rtol=1e-2, atol=1e-1)}
+
+
+def one_object_twice() -> dict[str, Any]:
+    """Whether a call is served with one object in the places of two, and what it gives; and one with two."""
+    one = breaks.Counter()
+    with torch.no_grad():
+        before = _hits("counted")
+        answer = breaks.counted(one, one, torch.ones(2, 4))
+        found = {"served": _hits("counted") > before, "answer": float(answer[0, 0])}
+        before = _hits("counted")
+        breaks.counted(breaks.Counter(), breaks.Counter(), torch.ones(2, 4))
+    return {**found, "two are": _hits("counted") > before}
 
 
 def another_graph() -> dict[str, bool]:

@@ -30,6 +30,7 @@ OUTCOMES: dict[str, Any] = {
     "RuntimeError: expected predicate to be bool, got torch.uint8\n  at shapes.py:24 in masked\n",
     "assigned-after": {"no_grad"},
     "scaled-or-not": {"no_grad"},
+    "counted": {"no_grad"},
     "queries-and-keys": {"no_grad"},
     "parts": {"no_grad"},
     "shaken": {"no_grad"},
@@ -86,6 +87,11 @@ def _flat(values: Any) -> list[float]:
 def test_a_compile_of_the_users_begins_at_the_decorator(place: Path) -> None:
     found = Site(place / "work" / "installed").play("once_refused.under_a_compile")
     assert found == {"compiled": 1, "same": True, "hits": 0}
+
+
+def test_one_object_in_two_places_is_not_two_where_there_is_no_graph(place: Path) -> None:
+    found = Site(place / "work" / "installed").play("once_refused.one_object_twice")
+    assert found == {"served": False, "answer": 1.0, "two are": True}
 
 
 def test_a_graph_module_is_known_by_its_code(place: Path) -> None:

@@ -123,7 +123,17 @@ def weights() -> Step:
 
 # Modules of the runtime that are there after calls that are hits.
 NEEDED = (
-    *("activation", "bundle", "constants", "cpu", "entries", "errors", "graphs", "import_hooks", "inputs"),
+    *(
+        "activation",
+        "backends",
+        "bundle",
+        "constants",
+        "entries",
+        "errors",
+        "graphs",
+        "import_hooks",
+        "inputs",
+    ),
     *("installation", "manifest", "overview", "prologue", "references", "serving", "static_lookup"),
     *("torch_frames", "torch_private", "weights"),
 )

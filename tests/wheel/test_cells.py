@@ -147,10 +147,10 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("name", "said"),
         [
-            ("cells.json", "manifest.json cannot be read ([Errno 2] No such file"),
+            ("cells.json", "manifest.json cannot be read (No such file"),
             (
                 f"cells/{name_of(HERE, TORCH)}.json",
-                f"{name_of(HERE, TORCH)}.json cannot be read ([Errno 2] No",
+                f"{name_of(HERE, TORCH)}.json cannot be read (No such file",
             ),
             ("files", "0.heads cannot be read (No such file or directory)"),
         ],

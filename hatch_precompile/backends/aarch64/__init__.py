@@ -13,7 +13,7 @@ class Arm(Backend):
     """Its capabilities are those that Linux names."""
 
     name = "aarch64"
-    machines = frozenset({"aarch64", "arm64"})
+    machines = frozenset({"aarch64"})
     variants = ("armv8-a",)
 
     def capabilities(self) -> frozenset[str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import has, is_a
 from hatch_precompile.lower.guards.checks import Assign
 from hatch_precompile.lower.guards.expressions import Constant, Expression, Name, Variable, literal
@@ -95,17 +94,17 @@ def _key_by_place(text: GuardText, node: GuardNode, base: Variable | Constant) -
     mapping = _parent(node).value
     if mapping is pytree_registry():
         return text.constant(list(mapping)[node.key], None, node.source)
-    return keys_of(base).item(literal(node.key))
+    return keys_of(base, _parent(node)).item(literal(node.key))
 
 
 def _value_by_place(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
     return Name("dict.__getitem__").call(base, _key_by_place(text, node, base))
 
 
-def keys_of(mapping: Variable | Constant) -> Variable:
+def keys_of(mapping: Variable | Constant, node: GuardNode) -> Variable:
     """The variable with a list of a dict's keys."""
     if isinstance(mapping, Constant):
-        raise Unsupported("a guard on the order of the keys of a dict that dynamo itself has put there")
+        raise unsupported("a guard on the order of the keys of a dict that dynamo itself has put there", node)
     return Variable(mapping.number, "_keys")
 
 
@@ -203,7 +202,7 @@ def require_container(text: GuardText, node: GuardNode, variable: Variable | Con
         text.require(kind.is_(text.constant(type(value), None, node.source)), "DICT_ORDER")
         text.require(Name("dict.__len__").call(variable).equals(literal(len(value))), "DICT_ORDER")
         keys = Name("list").call(Name("dict.keys").call(variable))
-        text.add(Assign(keys_of(variable), keys))
+        text.add(Assign(keys_of(variable, node), keys))
     elif node.accessor in _DICTS_BY_NATURE:
         return
     elif accessors & {"dict_getitem", "list_getitem", "tuple_getitem"} or (

@@ -8,6 +8,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from hatch_precompile.looking import is_a, module_of, qualname_of
 from hatch_precompile.lower.guards.expressions import (
     AnyOf,
@@ -258,7 +260,10 @@ def _constant(value: bool | None) -> Write:
     """A check that a value is one of Python's constants. A module's mode is one of them."""
 
     def write(text: GuardText, node: GuardNode, leaf: Leaf, variable: Variable | Constant) -> None:
-        mode = value is not None and type(node.key) is str and node.key == "training"
+        own = node.parent is not None and node.parent.accessor == "get_generic_dict"
+        owner = node.parent.parent if own and node.parent is not None else node.parent
+        of_module = owner is not None and is_a(owner.value, torch.nn.Module)
+        mode = value is not None and of_module and type(node.key) is str and node.key == "training"
         text.require(variable.is_(literal(value)), "TRAINING" if mode else "EQUALS_MATCH", leaf)
 
     return write

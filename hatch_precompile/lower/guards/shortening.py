@@ -11,7 +11,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from hatch_precompile.lower.guards.checks import Accept, Assign, CallPart, Function, Statement
+from hatch_precompile.lower.guards.checks import Accept, Assign, CallPart, Check, Function, Statement
 from hatch_precompile.lower.guards.expressions import Constant, Variable
 
 __all__ = ["Block", "Item", "flat", "share_parts"]
@@ -102,8 +102,8 @@ def _base(variable: Variable) -> Variable:
 
 
 def _numbered(block: Block) -> tuple[tuple[str | int, ...], list[Variable] | None]:
-    """A block's text in pieces with a number for each variable, and the variables by their numbers, but for
-    the block's own.
+    """A block's text and the kinds of its checks, in pieces with a number for each variable, and the
+    variables by their numbers, but for the block's own.
 
     None for these where the block uses a variable from outside, other than its own value.
     """
@@ -112,6 +112,7 @@ def _numbered(block: Block) -> tuple[tuple[str | int, ...], list[Variable] | Non
     numbers: dict[Variable | Constant, int] = {block.value: 0}
     pieces: list[str | int] = []
     for statement in statements:
+        pieces.append(statement.kind if isinstance(statement, Check) else "")
         for line in statement.lines():
             for token in line:
                 if isinstance(token, Variable):

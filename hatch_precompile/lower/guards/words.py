@@ -15,6 +15,7 @@ from hatch_precompile.lower.guards.expressions import (
     Call,
     Compare,
     Constant,
+    Display,
     Expression,
     Item,
     Literal,
@@ -92,7 +93,7 @@ def _asked(check: Check) -> tuple[Pieces, Any]:
         case TensorsAgree(group=group):
             return _names(check.condition), f"T{group}"
         case Call(function=Attribute(of=Call(given=(of,)), name="isdisjoint"), given=(keys,)):
-            return (str(of),), None if _has_constants(keys) else _value(keys)
+            return (str(of),), _value(keys) if _is_literal(keys) else None
         case Call(function=Name(name="class_lacks"), given=(cls, count, names)):
             return (str(cls),), (_value(count), _value(names))
         case Call(function=Name(name="class_has"), given=(cls, special, names)):
@@ -111,8 +112,10 @@ def _names(condition: Expression) -> Pieces:
     return tuple(dict.fromkeys(str(token) for token in condition.tokens() if not isinstance(token, str)))
 
 
-def _has_constants(expression: Expression) -> bool:
-    return any(isinstance(token, Constant) for token in expression.tokens())
+def _is_literal(expression: Expression) -> bool:
+    """Whether its value is known without looking anything up."""
+    whole = isinstance(expression, Display) and all(map(_is_literal, expression.parts))
+    return whole or isinstance(expression, Literal)
 
 
 def _value(expression: Expression) -> Any:
@@ -130,7 +133,7 @@ def _needed(condition: Expression) -> Pieces:
             if isinstance(expected, Constant):
                 return (*before, last, f"={expected}", ", of the same types")
             return (*before, f"{last}{expected}, of the same types")
-        case Call(function=Attribute(name="isdisjoint"), given=(keys,)) if _has_constants(keys):
+        case Call(function=Attribute(name="isdisjoint"), given=(keys,)) if not _is_literal(keys):
             return _pieces(keys.tokens())
     return ()
 

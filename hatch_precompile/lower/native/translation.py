@@ -72,6 +72,12 @@ class Translation:
         self.literals: list[object] = []
         self.classes = 0  # that are asked for names
         self._keys: dict[str, int] = {}
+        gives = {
+            each.name: len(last.given) for each in functions for last in each.body if isinstance(last, Accept)
+        }
+        for call in [each for function in functions for each in function.body if isinstance(each, CallPart)]:
+            if gives.get(call.part) != len(call.given):
+                raise Untranslatable(f"what {call.part} gives")
         self._bodies = [_Function(self, function) for function in functions]
 
     def source(self) -> str:
@@ -104,6 +110,8 @@ class _Function:
         self.function = function
         self.is_guard = function.name == "guard"
         self.places = {variable: f"v[{place}]" for place, variable in enumerate(_assigned(function))}
+        if function.parameter in map(str, self.places):
+            raise Untranslatable(f"another value for {function.parameter}")
         self._set_before: set[Variable] = set()
         self.lines: list[str] = []
         self._temporaries = 0
@@ -375,7 +383,7 @@ class _Function:
 def _assigned(function: Function) -> list[Variable]:
     reached = [each.target for each in function.body if isinstance(each, Assign)]
     given = [variable for each in function.body if isinstance(each, CallPart) for variable in each.given]
-    return [*reached, *given]
+    return list(dict.fromkeys([*reached, *given]))
 
 
 def _weights_checked(function: Function) -> set[Variable]:

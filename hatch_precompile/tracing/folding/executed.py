@@ -51,6 +51,7 @@ def watch_executed(watch: Callable[..., None]) -> None:
 
     watch(symbolic_convert.InstructionTranslator, "run", _run)
     watch(output_graph.OutputGraph, "call_user_compiler", _compile)
+    watch(output_graph.OutputGraph, "run_compiler_collective", _traced)
     watch(FakeTensorMode, "dispatch", _dispatch)
 
 
@@ -97,6 +98,16 @@ def _noting_what_runs(outermost: CodeType) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
+
+
+def _traced(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What is called when all is traced, and guards are still to be made: also where there is no graph."""
+
+    def run_compiler_collective(self: Any, *args: Any, **kwargs: Any) -> Any:
+        objects_apart()
+        return own(self, *args, **kwargs)
+
+    return run_compiler_collective
 
 
 def _compile(own: Callable[..., Any]) -> Callable[..., Any]:

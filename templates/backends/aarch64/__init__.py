@@ -11,7 +11,7 @@ HARDWARE = "CPU"
 
 def here() -> set[str]:
     """By Linux's names: each has Advanced SIMD."""
-    return {"asimd"} if platform.machine() in ("aarch64", "arm64") else set()
+    return {"asimd"} if platform.machine() == "aarch64" else set()
 
 
 WHOLE = True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import torch
 from torch import Tensor
 from torch._dynamo import graph_break
 
@@ -28,3 +31,20 @@ def _scaled(x: Tensor, *factors: float) -> Tensor:
 def scaled_or_not(x: Tensor) -> Tensor:
     """What goes on after the break has operations in one call, and none in the other."""
     return _scaled(x, 2.0, 3.0) + _scaled(x)
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+
+def counted(a: Counter, b: Counter, x: Tensor) -> Tensor:
+    """Before the break there is no operation: what is written to one object is not read of the other."""
+    a.count += 1
+    count = b.count
+    graph_break()
+    return x * count
+
+
+def two_counters() -> Iterator[tuple[Counter, Counter, Tensor]]:
+    yield Counter(), Counter(), torch.ones(2, 4)
