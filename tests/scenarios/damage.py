@@ -137,7 +137,7 @@ def anything_in_any_file(examples: int) -> dict[str, Any]:
         content[start:end] = data.draw(st.binary(max_size=64))
         _replace(file, bytes(content))
         said, same, hits = caller.use()
-        if bytes(content) == contents[file] or file.suffix == ".txt":
+        if bytes(content) == contents[file] or file.suffix in (".txt", ".words"):  # which no call needs
             fine = (said, hits) == ([], 1)
         else:
             fine = len(said) == 1 and file.name in said[0] and hits == 0
