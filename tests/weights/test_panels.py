@@ -302,11 +302,12 @@ def test_rows_that_are_not_known_are_for_onednn_where_it_has_avx512(
 ) -> None:
     """The variant cannot tell, so that the processor is asked where the weights are packed."""
     torch.manual_seed(0)
+    of = variant("x86-64-v3")
     for has_avx512 in (False, True):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has=has_avx512: {"avx512_f": has})
         model, x = Rows(256, 512), torch.randn(8, 256)
         torch._dynamo.mark_dynamic(x, 0)
-        call, _, steps = compiled(model, variant("x86-64-v3"), x)
+        call, _, steps = compiled(model, of, x)
         assert steps == ["x86_64:packed_here"] * 2
         (answer,), ran = products_of_onednn(call, capfd)
         assert ran == (["mb8ic256oc512", "mb8ic512oc256"] if has_avx512 else [])

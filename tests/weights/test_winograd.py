@@ -277,9 +277,10 @@ def test_a_variant_without_avx512_asks_the_processor(
 ) -> None:
     torch.manual_seed(0)
     model, x = Normed(32), torch.randn(1, 32, 10, 10)
+    of = variant("x86-64-v3")
     for has_avx512 in (False, True):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has=has_avx512: {"avx512_f": has})
-        call, _, steps = compiled(model, variant("x86-64-v3"), x)
+        call, _, steps = compiled(model, of, x)
         assert steps.count(STEP) == 3
         answers, ran = multiplied_by_onednn(call, "convolution", capfd)
         assert len(ran) == (3 if has_avx512 else 0)
