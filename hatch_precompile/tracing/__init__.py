@@ -37,10 +37,12 @@ from hatch_precompile.tracing.dynamo import (
     tracing_frames,
     wants_fullgraph,
 )
+from hatch_precompile.tracing.folding.keys import Asked
 from hatch_precompile.tracing.folding.results import Call, Folded, Obstacle, closure_of
 
 __all__ = [
     "NO_OPERATIONS",
+    "Asked",
     "Call",
     "Folded",
     "FrameTrace",

@@ -45,6 +45,15 @@ def calls_of_two_models() -> dict[str, Any]:
     }
 
 
+def beside_another_model() -> bool:
+    """Whether it is served where another model was made before: transformers keeps a registry of them."""
+    from transformers import GPT2Config, GPT2Model
+
+    GPT2Model(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=9, n_positions=8))
+    model = zoo.bert.small().eval()
+    return bool(probe.served("bert", lambda: model(**_inputs())))
+
+
 def other_calls() -> dict[str, bool]:
     """Which are served."""
     model, inputs = zoo.bert.small().eval(), _inputs()

@@ -30,6 +30,10 @@ def test_no_more_of_a_compiler_is_imported_than_the_dependency_does(bert: Any) -
     assert bert["calls_of_two_models"]["imported"] == []
 
 
+def test_it_hits_where_another_model_was_made_before(zoo: Site) -> None:
+    assert zoo.play("dependency.beside_another_model")
+
+
 @pytest.mark.parametrize("call", ["longer", "hidden", "other"])
 def test_another_call_is_not_served(bert: Any, call: str) -> None:
     assert bert["other_calls"][call] is False

@@ -35,6 +35,7 @@ from hatch_precompile.lower.guards.inputs import (
     require_lacking,
     require_memory,
 )
+from hatch_precompile.lower.guards.keys import ask_for_keys_alone
 from hatch_precompile.lower.guards.leaves import require_leaf
 from hatch_precompile.lower.guards.modules import is_late, require_if_imported
 from hatch_precompile.lower.guards.subclasses import are_checked_by_names
@@ -103,7 +104,9 @@ def lower_guards(
     Raises `Unsupported`, with dynamo's words for the check and its
     source line, for any it cannot carry.
     """
-    return _Writer(root, frame_globals, injected, inputs or Inputs(), numbers).write()
+    inputs = inputs or Inputs()
+    ask_for_keys_alone(root, inputs.asked)
+    return _Writer(root, frame_globals, injected, inputs, numbers).write()
 
 
 def function_codes(source: str, filename: str) -> tuple[CodeType, ...]:

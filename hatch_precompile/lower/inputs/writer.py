@@ -27,7 +27,7 @@ from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
-from hatch_precompile.tracing import Call, Folded, einops_was_prepared
+from hatch_precompile.tracing import Asked, Call, Folded, einops_was_prepared
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["SPECIAL", "Inputs", "inputs_of"]
@@ -66,6 +66,7 @@ class Inputs:
     lacking: (class, how many of its __mro__, names that none of these has)
     hiding: (the globals of a module, names that are not among them)
     special: (class, the special methods that it has itself)
+    asked: what was asked of each dict of a class derived from dict
     memory: for each graph that writes to inputs, dynamo's names of these tensors, and of its other ones
     """
 
@@ -80,6 +81,7 @@ class Inputs:
     lacking: tuple[tuple[type, int, tuple[str, ...]], ...] = ()
     hiding: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = ()
     special: tuple[tuple[type, tuple[str, ...]], ...] = ()
+    asked: tuple[Asked, ...] = ()
     memory: Sequence[tuple[list[str], list[str]]] = ()
 
 
@@ -134,6 +136,7 @@ def inputs_of(
         tuple(writer.lacking()),
         tuple(writer.hiding()),
         tuple(writer.special()),
+        tuple(folded.asked),
     )
 
 

@@ -71,6 +71,7 @@ class Folded:
     orders_seen: the keys of dicts whose order the traced code has seen
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
     closures: what was in the cells of those of them that have any, by its ids; None for an empty one
+    asked: what was asked of each dict of a class derived from dict (keys.py)
     draws: whether the graph has random numbers
     environment: variables with their values, None for one that is not set
     names: (module, name) of globals of the standard library, which dynamo takes for constant
@@ -103,6 +104,7 @@ class Folded:
     met: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     written: dict[Any, Any] = field(default_factory=dict)
     orders_seen: set[tuple[Any, ...]] = field(default_factory=set)
+    asked: list[Any] = field(default_factory=list)
 
 
 _KEPT = "_precompile_folded"

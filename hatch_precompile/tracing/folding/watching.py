@@ -26,6 +26,7 @@ from hatch_precompile.tracing.folding.builtins import made_anew, watch_builtins
 from hatch_precompile.tracing.folding.calls import watch_calls
 from hatch_precompile.tracing.folding.executed import watch_executed
 from hatch_precompile.tracing.folding.identities import watch_identities
+from hatch_precompile.tracing.folding.keys import watch_keys, watching_items
 from hatch_precompile.tracing.folding.lookups import watch_lookups
 from hatch_precompile.tracing.folding.orders import watch_orders
 from hatch_precompile.tracing.folding.results import (
@@ -66,6 +67,8 @@ def watching_folding() -> Iterator[None]:
         watch_lookups(watch)
         watch_identities(watch)
         watch_orders(watch)
+        watch_keys(watch)
+        stack.enter_context(watching_items())
         watch_values(watch)
         watch_builtins(watch)
         watch_calls(watch)

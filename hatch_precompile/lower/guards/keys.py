@@ -1,0 +1,44 @@
+"""Guards on a dict of which the trace has asked for single keys: dynamo's ask for all of them, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hatch_precompile.looking import is_a
+from hatch_precompile.tracing import Asked
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf
+
+__all__ = ["ask_for_keys_alone"]
+
+
+def ask_for_keys_alone(tree: GuardNode, found: Iterable[Asked]) -> None:
+    """Change the guards on dicts of which the trace has asked for single keys: these are asked for by name,
+    wherever they stand, and it is not asked what else there is."""
+    by_value: dict[int, list[Asked]] = {}
+    for asked in found:
+        by_value.setdefault(id(asked.value), []).append(asked)
+    alone = {
+        identity: set().union(*(asked.keys for asked in all_of_it))
+        for identity, all_of_it in by_value.items()
+        if not any(asked.whole for asked in all_of_it)
+    }
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if id(node.value) in alone and is_a(node.value, dict):
+            _by_name(node, alone[id(node.value)])
+        pending += node.children
+
+
+def _by_name(node: GuardNode, keys: set[Any]) -> None:
+    names = list(dict.keys(node.value))
+    node.keyed = False
+    node.leaves = [leaf for leaf in node.leaves if leaf.kind != "dict_length_check_guard"]
+    lacks = {leaf.args[1] for leaf in node.leaves if leaf.kind == "dict_contains_guard" and not leaf.args[0]}
+    for key in sorted(keys.difference(names, lacks), key=repr):
+        node.leaves.append(Leaf("dict_contains_guard", (False, key, [f"{key!r} not in {node.source}"])))
+    node.children = [child for child in node.children if child.accessor != "get_key"]
+    for child in node.children:
+        if child.accessor == "get_value":
+            child.accessor, child.key = "dict_getitem", names[child.key]

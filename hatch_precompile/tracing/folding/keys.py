@@ -1,0 +1,114 @@
+"""Notes of which keys alone a trace has asked a dict that somebody derived a class for.
+
+Such a dict is often a registry, which grows with what else a process does: transformers' grows with each
+class of models that is made. Dynamo guards all keys and their order, whatever the traced code has asked for.
+
+Seen in torch 2.11.0 and 2.13.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from hatch_precompile.tracing.folding.results import folded
+
+__all__ = ["Asked", "watch_keys", "watching_items"]
+
+
+@dataclass
+class Asked:
+    """What a trace has asked of one dict: these keys, which are strings or numbers, or more than keys."""
+
+    value: dict[Any, Any]
+    keys: set[Any] = field(default_factory=set)
+    whole: bool = False
+
+
+# Dynamo's methods that look for one key in the items of a dict, with their parameter that has it.
+_BY_KEY = {
+    "getitem_const": "arg",
+    "getitem_const_raise_exception_if_absent": "arg",
+    "maybe_getitem_const": "arg",
+    "realize_key_vt": "arg",
+    "__contains__": "vt",
+}
+_NOTE = "_precompile_asked"  # a variable's attribute
+_PLAIN = (str, int)
+
+
+def watch_keys(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.variables import dicts, user_defined
+
+    watch(user_defined.UserDefinedDictVariable, "__init__", _derived_dict)
+    watch(dicts.ConstDictVariable, "clone", _cloned)
+
+
+@contextlib.contextmanager
+def watching_items() -> Iterator[None]:
+    """Each time when dynamo gets at the items of a dict, it is noted for what."""
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    by_key = {
+        vars(ConstDictVariable)[method].__code__: parameter
+        for method, parameter in _BY_KEY.items()
+        if method in vars(ConstDictVariable)
+    }
+
+    def get(self: Any) -> Any:
+        items = self.__dict__["items"]
+        asked = self.__dict__.get(_NOTE)
+        if asked is not None and not asked.whole:
+            frame = sys._getframe(1)
+            _note(asked, frame.f_code, frame.f_locals, by_key)
+        return items
+
+    def put(self: Any, items: Any) -> None:
+        self.__dict__["items"] = items
+
+    ConstDictVariable.items = property(get, put)
+    try:
+        yield
+    finally:
+        del ConstDictVariable.items
+
+
+def _note(asked: Asked, code: CodeType, given: dict[str, Any], by_key: dict[CodeType, str]) -> None:
+    """code: dynamo's function that asks for the items; given: its local variables"""
+    try:
+        key = given[by_key[code]].as_python_constant()
+    except (KeyError, NotImplementedError):
+        asked.whole = True
+        return
+    if type(key) in _PLAIN:
+        asked.keys.add(key)
+    else:
+        asked.whole = True
+
+
+def _derived_dict(own: Callable[..., Any]) -> Callable[..., Any]:
+    def __init__(self: Any, value: Any, dict_vt: Any = None, **kwargs: Any) -> None:  # noqa: N807
+        own(self, value, dict_vt, **kwargs)
+        if dict_vt is not None and self.source is not None:
+            asked = Asked(value, whole=not all(type(key) in _PLAIN for key in dict.keys(value)))
+            dict_vt.__dict__[_NOTE] = asked
+            folded().asked.append(asked)
+
+    return __init__
+
+
+def _cloned(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What is asked of the clone is not noted."""
+
+    def clone(self: Any, **kwargs: Any) -> Any:
+        asked = self.__dict__.pop(_NOTE, None)
+        if asked is not None:
+            asked.whole = True
+        return own(self, **kwargs)
+
+    return clone
