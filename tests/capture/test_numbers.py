@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from packaging.version import Version
 
 from tests.differential.harness import HeldFrame, hold
 
@@ -90,6 +91,8 @@ def answers(frame: HeldFrame, key: str, values: list[Any]) -> list[bool]:
     ("function", "right", "wrong"), CASES, ids=lambda each: getattr(each, "__name__", "")
 )
 def test_whole_numbers(function: Callable[..., Any], right: list[Any], wrong: list[Any]) -> None:
+    if function is shifts and Version(torch.__version__) < Version("2.12"):
+        pytest.skip("this torch.compile fails at 1 << n")
     frame = held(function)
     assert answers(frame, "n", right) == [True] * len(right)
     assert answers(frame, "n", wrong) == [False] * len(wrong)

@@ -319,6 +319,8 @@ class _Writer:
             variable = self._by_source.get(ast.unparse(node))
             if variable is not None:
                 return variable
+            if (number := _in_a_tensor(node)) is not None:
+                return from_python(number, known)
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "G":
                 key = ast.literal_eval(node.slice)
                 return self.text.constant(self.injected[key], None, text) if key in self.injected else None
@@ -335,6 +337,14 @@ class _Writer:
             return from_python(ast.parse(text, mode="eval").body, known)
         except ValueError as error:
             raise unsupported(f"{error} in the guard {text!r}", self.root, leaf) from None
+
+
+def _in_a_tensor(node: ast.expr) -> ast.expr | None:
+    """The number that torch 2.11 makes a tensor of, in all its digits, and takes out of there again."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Call(ast.Name("___as_tensor"), [number]), "item"), []):
+            return number
+    return None
 
 
 def _kind_of_shapes(condition: Expression) -> Kind:
