@@ -46,17 +46,18 @@ def _keys(struct: type[Struct]) -> Iterator[str]:
     required = schema["definitions"].get(struct.__name__, schema)["required"]
     texts = describe_fields(struct)
     for field in msgspec.structs.fields(struct):
-        needed = "Required" if field.encode_name in required else f"Default: {_default(field)}"
+        default = _default(field)
+        needed = " Required." if field.encode_name in required else f" Default: {default}." if default else ""
         yield f"### {field.encode_name}\n"
         yield textwrap.fill(texts[field.encode_name], _WIDTH, break_on_hyphens=False) + "\n"
-        yield f"- Type: {describe(field.type)}\n- {needed}\n"
+        yield f"Type: {describe(field.type)}.{needed}\n"
 
 
 def _default(field: FieldInfo) -> str:
     if field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT:
-        return "none"
+        return ""
     value: Any = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    return "none" if value in (None, "", {}) else f"`{json.dumps(value)}`"
+    return "" if value in (None, "", {}) else f"`{json.dumps(value)}`"
 
 
 def main() -> None:

@@ -119,67 +119,64 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """A callable that is compiled into the wheel."""
 
     target: Reference
-    """What is compiled: an `nn.Module` class, `package.module:Class.method`, or `package.module:function`.
-    It may live in a dependency."""
+    """What is compiled: an `nn.Module` class, `package.module:Class.method`, or `package.module:function`."""
 
     name: Name = ""
-    """What messages, `status()` and `explain()` call the entrypoint. Left out: the part of the target after
-    the colon in lower case, with hyphens for dots; a number is added if two would be the same."""
+    """What messages, `status()` and `explain()` call the entrypoint. Left out: the target's part after the
+    colon in lower case, with hyphens for dots, and a number if two would be the same."""
 
     instance: Reference | None = None
     """For classes and methods: a callable without arguments that returns the object. Left out: the class
     itself. An error for functions."""
 
     samples: SamplesSource | None = None
-    """A callable without arguments that returns an iterable of samples: each a tuple (positional arguments),
-    a dict (keyword arguments) or a pair of both. Or `"recorded:FILE"`: the calls of a
-    [record](users.md#a-record-of-calls), a file of the project. Either this or `workload`."""
+    """A callable without arguments that returns an iterable of [samples](authors.md#samples). Or
+    `"recorded:FILE"`: the calls of a [record](users.md#a-record-of-calls), a file of the project. Either
+    this or `workload`."""
 
     workload: Reference | None = None
-    """A callable without arguments that uses the target as its users do: each call it makes of it becomes a
-    sample. Either this or `samples`."""
+    """A callable without arguments that [uses the target](authors.md#workloads). Either this or `samples`."""
 
     mode: Mode | tuple[Mode, ...] = "no_grad"
-    """The mode the samples run in, and so the only one in which calls are served; or a list of several, such
-    as `["no_grad", "inference"]`. `"train"` stands alone."""
+    """The [mode](authors.md#modes-and-activation) in which samples run and calls are served, or several.
+    `"train"` stands alone."""
 
     dynamic_shapes: DynamicShapes = {}
-    """Which sizes may differ from the samples': per argument, per dimension, its name or
-    `{ name, min, max }`. One that is only named takes the range stated elsewhere for that name. A tensor
-    inside an argument has the way to it as its key, such as `"cache.layers.*.keys"`."""
+    """Which [sizes](authors.md#dynamic-sizes) may differ from the samples': per argument, per dimension, its
+    name or `{ name, min, max }`. One that is only named takes the range stated elsewhere for that name."""
 
     dynamic_numbers: ArgumentNames = ()
-    """The arguments that are numbers, int or float, and whose values may differ from the samples'. A call in
-    which one, or what is computed of it, does not fit into 64 bits or the tensor's type is not served."""
+    """The arguments that are numbers, int or float, and whose values may differ from the samples'. A call is
+    not served if one, or what is computed of it, does not fit into 64 bits or the tensor's type."""
 
     weights: Literal["read", "fixed"] = "read"
-    """Whether parameters and buffers may change between calls. `"fixed"`: once the model is used they do not,
-    so what depends on them alone is computed at the first call, and again if torch notices a change."""
+    """Whether parameters and buffers may change between calls. `"fixed"`: they do not once the model is used,
+    so what depends on [weights](authors.md#weights) alone is computed at the first call."""
 
     float32_matmul_precision: Literal["highest", "high", "medium"] = "highest"
-    """How layers of float32 multiply, in the words of `torch.set_float32_matmul_precision`, for this
-    entrypoint alone. `"medium"`: in bfloat16, in variants for processors that multiply it. `"high"`, which is
-    TensorFloat32, is as `"highest"` on a CPU."""
+    """How float32 layers multiply, in the words of `torch.set_float32_matmul_precision`. `"medium"`:
+    [in bfloat16](authors.md#precision). `"high"`, which is TensorFloat32, is as `"highest"` on a CPU."""
 
     activate: Literal["call", "compile"] = "call"
     """Which calls use the compiled code. `"call"`: every call of the entrypoint. `"compile"`: only a call
     under `torch.compile`."""
 
     on_miss: Literal["eager", "compile", "error"] = "eager"
-    """With `activate = "call"`, what a call does that nothing compiled fits: it runs eagerly, it is compiled
-    now by `torch.compile`, where there is a compiler, or it raises `PrecompileError`."""
+    """With `activate = "call"`, what a miss does: it runs eagerly, is compiled by `torch.compile` where there
+    is a compiler, or raises `PrecompileError`."""
 
     on_skip: Literal["fail", "eager"] = "fail"
-    """What happens with a function that torch.compile gives up on, such as one with a graph break in a loop:
-    the build stops, or the function runs as Python and what it calls is compiled all the same."""
+    """What a function does that torch.compile gives up on, such as one with a graph break in a loop: it stops
+    the build, or runs as Python while what it calls is compiled."""
 
     fullgraph: bool = False
     """As in `torch.compile(fullgraph=True)`: a sample is one graph, with the numbers and sizes that only data
-    tells, as of `.item()` and `nonzero()`. What would break the graph stops the build."""
+    tells, as of `.item()` and `nonzero()`, which break the graph otherwise. Another break stops the
+    build."""
 
     options: dict[str, Any] = {}
     """Settings for inductor, as in `torch.compile(options=...)`. Those that a wheel rests on, such as
-    `cpp_wrapper` or `freezing`, are the build's own and refused."""
+    `cpp_wrapper` or `freezing`, are refused."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -201,44 +198,42 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """What hatch-precompile compiles into a wheel, and how."""
 
     package: Package
-    """The import package that carries the compiled code. Left out: the wheel's only one. It must have an
-    `__init__.py`, because that is where the compiled code is installed from."""
+    """The import package that carries the compiled code, with an `__init__.py` that installs it. Left out: the
+    wheel's only one."""
 
     variants: Variants = ("native",)
-    """The processors compiled for. Of several in one wheel the most demanding that fits is chosen where the
-    wheel is used."""
+    """The [processors](authors.md#variants) compiled for."""
 
     matrix: Matrix | None = None
-    """What `hatch-precompile build --matrix` makes one wheel for. Any other build makes one for what it runs
+    """What `hatch-precompile build --matrix` makes one wheel for. Other builds make one for what they run
     with."""
 
     require_torch: Literal["exact", "none"] = "exact"
-    """`"exact"` adds `torch==<version built with>` to the wheel's requirements. `"none"` leaves the
-    requirements alone; a process with another torch then leaves the compiled code out and warns."""
+    """`"exact"` adds `torch==<version built with>` to the wheel's requirements, `"none"` does not. A process
+    with another torch leaves the compiled code out and warns."""
 
     verify: bool = True
-    """Run every sample from the finished bundle in a clean process before the wheel is written."""
+    """Whether the build [verifies](building.md#verification) the finished bundle."""
 
     on_error: Literal["fail", "warn"] = "fail"
     """What happens if an entrypoint cannot be captured, or does not pass verification. `"warn"` leaves it out
-    of the wheel with a line that starts with `WARNING:`. If no entrypoint is left, the build fails all the
-    same."""
+    of the wheel with a line that starts with `WARNING:`. If none is left, the build fails."""
 
     jobs: Jobs = 0
-    """How many entrypoints are captured, and then verified, at the same time, each in a process of its own.
-    0 means as many as there are cores."""
+    """How many entrypoints are captured, and then verified, at the same time. 0: as many as there are
+    cores."""
 
     timeout: Seconds = 600.0
-    """How many seconds a capture or a verification may go without printing a line before it is stopped."""
+    """Seconds after which a capture or a verification that prints no line is stopped."""
 
     memory_limit: Jobs = 0
-    """How many megabytes the processes of captures and verifications may have together, with the compilers
-    they start. If they have more, the one with most is ended, and its entrypoint has failed. 0 means four
-    fifths of what the machine has free when the build starts, or the control group that it runs in."""
+    """Megabytes that captures and verifications may have together, with the compilers they start. If they have
+    more, the one with most is ended, and its entrypoint fails. 0: four fifths of what the machine, or the
+    control group of the build, has free when it starts."""
 
     report: bool = False
-    """Write a page about the build beside the wheel, `<name of the wheel's file>.report.html`: what was
-    compiled, how long it took, and which calls to expect no hit for. Needs `hatch-precompile[report]`."""
+    """Write a [page about the build](building.md#what-a-build-does) beside the wheel,
+    `<name of the wheel's file>.report.html`. Needs `hatch-precompile[report]`."""
 
     entrypoints: tuple[Entrypoint, ...]
     """What is compiled, one table each. At least one."""

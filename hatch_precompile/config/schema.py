@@ -114,7 +114,8 @@ def describe_fields(struct: type[Struct]) -> dict[str, str]:
 
 def _describe(schema: dict[str, Any], struct: type[Struct]) -> None:
     for key, text in describe_fields(struct).items():
-        schema["properties"][key]["description"] = text
+        # Links are the page's.
+        schema["properties"][key]["description"] = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
 
 
 def _portable(schema: Any) -> Any:

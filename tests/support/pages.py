@@ -9,7 +9,7 @@ Some things are not as for a reader, who would fetch a gigabyte for them:
 - `python -m build` gets `--no-isolation`, so that it does not install them all again.
 - The plugin's command is started through the Python of the page's environment, because pip writes no script
   for what was there already.
-- Python's and torch's versions are those of the environment the tests run in.
+- Python's and torch's versions are those of the environment the tests run in, and the reader's checkout is this one.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Page:
         torch = Version(importlib.metadata.version("torch")).public
         python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
         text = (REPOSITORY / "docs" / name).read_text("utf-8")
+        text = text.replace("/path/to/hatch-precompile", str(REPOSITORY))
         return cls(text.replace("torch==2.13.0", f"torch=={torch}").replace("cp311", python))
 
     def blocks(self) -> list[Block]:
@@ -105,7 +106,7 @@ class Page:
         (work / "home").mkdir()
         finished = subprocess.run(
             ["bash"],
-            input=self.script(before),
+            input=self.script(before).replace("/path/to/plugin", str(work / "wheel")),
             cwd=work / "empty",
             env={
                 "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),

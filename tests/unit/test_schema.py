@@ -44,6 +44,14 @@ def validator() -> Any:
     return api.Validator(plugins=[plugins.PluginWrapper(*each) for each in ours.items()])
 
 
+def types_said(part: str) -> dict[str, str]:
+    """Each key of a part of the page, and the words for its type."""
+    return {
+        heading: re.findall(r"^Type: (.*?)\.(?: Required\.| Default: .*)?$", text, re.MULTILINE)[0]
+        for heading, _, text in (each.partition("\n") for each in part.split("### ")[1:])
+    }
+
+
 def _kinds_said(words: str) -> set[str]:
     """The types of JSON that words of the page are about: an array's items are not looked at."""
     kinds = {
@@ -79,7 +87,7 @@ class TestInStep:
         for structure in (Config, Matrix, Entrypoint, Dimension):
             start, end = (f"<!-- {structure.__name__}:{where} -->" for where in ("start", "end"))
             part = PAGE.read_text().partition(start)[2].partition(end)[0]
-            said = dict(re.findall(r"### (\S+)\n.*?- Type: (.*?)\n", part, re.DOTALL))
+            said = types_said(part)
             properties = whole["definitions"].get(structure.__name__, whole)["properties"]
             assert said.keys() == properties.keys()
             for key, words in said.items():

@@ -7,9 +7,10 @@ a record of each thing, and templates/inputs.py compares it.
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
-__all__ = ["INPUTS", "Input", "inputs_page"]
+__all__ = ["GROUPS", "INPUTS", "Group", "Input", "inputs_page"]
 
 _CHANGED = "tests/inputs/test_inputs.py::test_what_has_changed_before_the_first_call_is_not_served"
 _EXECUTED = "tests/inputs/test_executed.py::test_what_has_changed_before_the_first_call_is_not_served"
@@ -18,439 +19,403 @@ _REFUSED = "tests/inputs/test_inputs.py::test_what_cannot_be_compared_stops_the_
 _ASKED = "tests/inputs/test_asked.py::test_it_is_not_served_where_it_is_there"
 _UNUSED = "tests/inputs/test_inputs.py::test_what_the_trace_did_not_use_may_change"
 
-_LEFT_OUT = "left out"
-_MISS = "a miss"
-_STOPS = "the build stops, with the line"
+_WIDTH = 120
 
 
 @dataclass(frozen=True)
 class Input:
     """One kind of thing that an entry depends on.
 
-    kind: of the record in an entry, "" where it is no record; what: the thing; how: what of it is kept;
-    when: it is compared; then: what happens if it is otherwise; test: a pytest id without its parameters,
-    and `case` one of these
+    kind: of the record in an entry, "" where it is no record; what: the thing; kept: what of it is compared,
+    "" for nothing; test: a pytest id without its parameters, and `case` one of these
     """
 
     kind: str
     what: str
-    how: str
-    when: str
-    then: str
+    kept: str
     test: str
     case: str = ""
 
 
-INPUTS = (
-    Input(
-        "function",
-        "Code that was traced: functions, methods, properties, what a decorator wraps",
-        "bytecode, constants, names, default arguments; no file names, no line numbers",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "a decorated function",
+@dataclass(frozen=True)
+class Group:
+    """What is compared at one time. text: what happens where it differs; tests: those that need not be named
+    with each input, because the text does."""
+
+    heading: str
+    text: str
+    inputs: tuple[Input, ...]
+    tests: tuple[str, ...] = ()
+
+
+_AT_LOAD = Group(
+    "When the entry is loaded",
+    "That is, by the first call that passes the entry's first checks. Where something differs, the entry is left "
+    "out and a warning says why. Test, if no other is named: "
+    "`test_what_has_changed_before_the_first_call_is_not_served` in `tests/inputs/test_inputs.py` and "
+    "`tests/inputs/test_executed.py`.",
+    (
+        Input(
+            "function",
+            "Code that was traced: functions, methods, properties, what a decorator wraps",
+            "bytecode, constants, names, default arguments; no file names, no line numbers",
+            _CHANGED,
+            "a decorated function",
+        ),
+        Input(
+            "function",
+            "Methods that Python generates (dataclasses, named tuples)",
+            "found in the class that has them; their defaults and free variables count",
+            _CHANGED,
+            "a frozen dataclass default",
+        ),
+        Input(
+            "function",
+            "Code that dynamo runs instead of tracing it: functions marked with `torch.compiler.allow_in_graph`, "
+            "operators' functions for shapes, special methods of enumerations and of metaclasses",
+            "the same, with the closure and what it reads of the environment; the source file if it reads tables",
+            _CHANGED,
+            "the helper of an allowed function",
+        ),
+        Input(
+            "value",
+            "Globals that such code reads, of any module, and attributes of objects among them",
+            "their values; of dicts and lists the source file",
+            _EXECUTED,
+            "a global of another module",
+        ),
+        Input(
+            "file",
+            "Lambdas that a module hands to a registry, such as `Library.impl`, where nothing names them",
+            "the module's whole source file",
+            "tests/inputs/test_inputs.py::test_a_lambda_that_a_registry_holds_counts_with_its_file",
+        ),
+        Input(
+            "classes",
+            "Attributes of classes that are numbers, text, constants of torch, enumeration members, patterns, "
+            "tuples, fields of dataclasses",
+            "their values, for names that were looked up",
+            _CHANGED,
+            "a class attribute",
+        ),
+        Input(
+            "operator",
+            "Operators of `torch.library`",
+            "their schemas, which have default values",
+            "tests/inputs/test_executed.py::test_the_schema_of_an_operator",
+        ),
+        Input(
+            "object",
+            "Members of enumerations and patterns of `re`",
+            "the name, and the value or text",
+            _CHANGED,
+            "a member looked up by value",
+        ),
+        Input(
+            "global",
+            "Globals of Python's standard library, on which dynamo puts no guard",
+            "their values",
+            _CHANGED,
+            "a global of the standard library",
+        ),
+        Input(
+            "path",
+            "Those that are paths, such as `tempfile.tempdir`, unless below Python's own folder",
+            "the path",
+            _CHANGED,
+            "a path of the standard library",
+        ),
+        Input(
+            "table",
+            "Tables by class of the standard library, such as `copyreg.dispatch_table`",
+            "what they have for the classes of the trace, or that it is nothing",
+            _EXECUTED,
+            "a way of copying",
+        ),
+        Input(
+            "attribute",
+            "Docstrings and annotations that the code reads",
+            "their content",
+            _EXECUTED,
+            "annotations",
+        ),
+        Input(
+            "call",
+            "`importlib.metadata.version`, functions marked `can_constant_fold_through`, questions about hardware",
+            "the answer",
+            _CHANGED,
+            "a library's version",
+        ),
+        Input(
+            "call",
+            "Functions marked with `torch.compiler.assume_constant_result`",
+            "the answer; they are called again",
+            _CHANGED,
+            "an assumed constant",
+        ),
+        Input(
+            "installed",
+            "`importlib.util.find_spec`",
+            "whether it found something",
+            _CHANGED,
+            "a module that is not installed",
+        ),
+        Input("", "Files of the wheel", "sha256", "tests/wheel/test_damage.py"),
     ),
-    Input(
-        "function",
-        "Methods that Python generates (dataclasses, named tuples)",
-        "found in the class that has them; their defaults and free variables count",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "a frozen dataclass default",
+    (_CHANGED, _EXECUTED),
+)
+
+_AT_BOTH = Group(
+    "At load and at each call",
+    "At load it is as above, at a later call a miss. Tests, if no other is named: those above, and "
+    "`test_what_may_change_between_calls_is_asked_at_each`.",
+    (
+        Input(
+            "classes",
+            "How names are found on classes: those of guarded values, of objects made in the trace, enumerations",
+            "for each name that was looked up, and for special methods, which bases define it, in their order; at "
+            "each call only that none is new",
+            _CHANGED,
+            "an override",
+        ),
+        Input(
+            "classes",
+            "Methods of torch's own classes that dynamo knows and does not trace, such as `Module.__call__`",
+            "their code; at each call only which function the call of modules is",
+            _CHANGED,
+            "the call of all modules",
+        ),
+        Input(
+            "builtins",
+            "Builtins such as `round`",
+            "that no global hides them",
+            _EXECUTED,
+            "a global that hides a builtin",
+        ),
+        Input(
+            "absent",
+            "Attributes that modules and functions do not have, where the code asks for them",
+            "that they are not there",
+            _EXECUTED,
+            "an attribute that was tried",
+        ),
+        Input(
+            "environment",
+            'Variables of the environment: `os.environ["K"]`, `.get`, `in`, `os.getenv`',
+            "the value, or that it is not set",
+            _AT_CALL,
+            "a variable read by get",
+        ),
+        Input(
+            "call",
+            "Functions about the process whose answer dynamo puts into the graph, such as "
+            "`torch.distributed.is_initialized`",
+            "the answer, as far as it is plain",
+            _AT_CALL,
+            "distributed",
+        ),
+        Input(
+            "",
+            "Functions, operators and classes that are compared by identity, such as `torch.relu`",
+            "a name, and what kind of thing it names",
+            _CHANGED,
+            "another function of torch's",
+        ),
     ),
-    Input(
-        "function",
-        "Code that dynamo runs instead of tracing it: functions marked with torch.compiler.allow_in_graph, "
-        "operators' functions for shapes, special methods of enumerations and of metaclasses",
-        "as above, with the closure and what it reads of the environment; with the source file if it reads "
-        "tables",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "the helper of an allowed function",
+    (_CHANGED, _EXECUTED, _AT_CALL),
+)
+
+_AT_CALLS = Group(
+    "At each call",
+    "Where it differs, the call is a miss. Test, if no other is named: `test_it_is_not_served_where_it_is_there` "
+    "in `tests/inputs/test_asked.py`.",
+    (
+        Input(
+            "",
+            "Arguments, attributes of objects, globals, closures, torch's state: whatever dynamo guards",
+            "dynamo's guards",
+            "tests/differential/test_differential.py",
+        ),
+        Input(
+            "",
+            "Sets, tuples, dicts and numbers among these",
+            "their types, those of all that they hold, and the order (none of sets of text and of objects): 1, 1.0 "
+            "and True are equal",
+            "tests/differential/test_differential.py::TestAlike::test_what_is_equal_and_not_alike",
+        ),
+        Input(
+            "",
+            "Numpy arrays among these, of which dynamo looks at the tensor that they become",
+            "the class, and that they can be written to",
+            "tests/differential/test_differential.py::test_what_becomes_the_same_tensor_is_refused",
+        ),
+        Input(
+            "",
+            "Numbers traced for any value, `dynamic-numbers`, and what the graph computes of them",
+            "that they fit into 64 bits, and into the type of a tensor they meet, and that Python raises nothing",
+            "tests/language/test_programs.py::TestNumbers::test_they_are_as_in_eager_code",
+        ),
+        Input(
+            "",
+            "What an object's `__dict__` has, where the code asks",
+            "the names",
+            "tests/inputs/test_executed.py::test_what_an_object_does_not_have_may_come",
+        ),
+        Input(
+            "",
+            'Keys that the code asked a dict for in vain, as in `try: cfg["gain"]`, `except KeyError`',
+            "that they are not there",
+            _ASKED,
+        ),
+        Input(
+            "",
+            "Attributes for which an object's class, a base of it or `__getattr__` answered, or nobody: methods, "
+            "registered submodules, parameters and buffers, what a wrapper asks for in what it wraps",
+            "that neither the object's `__dict__`, nor a class before the one that answered has them",
+            _ASKED,
+        ),
+        Input(
+            "",
+            "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), and those that it "
+            "has written to, beside others of their type",
+            "that they are not the same object",
+            _ASKED,
+        ),
+        Input(
+            "",
+            "The order of keywords, where the code goes through them, also after handing them on",
+            "the order",
+            _ASKED,
+        ),
+        Input(
+            "",
+            "Memory of tensors that the call writes to",
+            "that no other tensor of the graph lies there",
+            "tests/capture/test_memory.py::test_what_shares_memory_with_what_is_written_is_refused",
+        ),
+        Input(
+            "",
+            "Hooks on modules that are called in the trace, global ones too",
+            "which functions they are",
+            "tests/inputs/test_inputs.py::TestHooks::test_a_hook_is_called",
+            "BLOCK.norm-forward",
+        ),
     ),
-    Input(
-        "value",
-        "Globals that such code reads, of its own or another module, and attributes of objects among them",
-        "their values; of dicts and lists the source file",
-        "load",
-        _LEFT_OUT,
-        _EXECUTED,
-        "a global of another module",
+    (_ASKED,),
+)
+
+_AT_BUILD = Group(
+    "What cannot be compared",
+    "It stops the build, with the line. Test, if no other is named: "
+    "`test_what_cannot_be_compared_stops_the_build` in `tests/inputs/test_inputs.py`.",
+    (
+        Input(
+            "",
+            "Code that was traced and has no name",
+            "",
+            "tests/inputs/test_inputs.py::test_code_that_nothing_names_stops_the_build",
+        ),
+        Input(
+            "",
+            "Objects of the standard library that hold other values, and all others met without a guard",
+            "",
+            _REFUSED,
+            "asks_the_main_thread",
+        ),
+        Input("", "The environment as a whole", "", _REFUSED, "counts_variables"),
+        Input(
+            "",
+            "Calls whose answer is taken for constant, where arguments or answer are no plain values",
+            "",
+            _REFUSED,
+            "assumes_an_object",
+        ),
+        Input("", "`hash()` of anything but numbers, `id()`", "", _REFUSED, "hashes_text"),
+        Input(
+            "",
+            "The order of sets of anything but numbers (`sorted()` of them and operations on sets do no harm)",
+            "",
+            _REFUSED,
+            "loops_over_names",
+        ),
     ),
-    Input(
-        "file",
-        "Lambdas that a module hands to a registry, such as `Library.impl`, where nothing names them",
-        "the module's whole source file",
-        "load",
-        _LEFT_OUT,
-        "tests/inputs/test_inputs.py::test_a_lambda_that_a_registry_holds_counts_with_its_file",
-    ),
-    Input(
-        "",
-        "Code that was traced and has no name",
-        "nothing",
-        "build",
-        _STOPS,
-        "tests/inputs/test_inputs.py::test_code_that_nothing_names_stops_the_build",
-    ),
-    Input(
-        "classes",
-        "How names are found on classes: those of guarded values, of objects made in the trace, enumerations",
-        "for each name that was looked up, and for special methods, which bases define it, in their order",
-        "load; that none is new at each call too",
-        f"{_LEFT_OUT}; later {_MISS}",
-        _CHANGED,
-        "an override",
-    ),
-    Input(
-        "classes",
-        "Attributes of classes that are numbers, words, constants of torch, members, patterns, tuples, "
-        "fields of dataclasses",
-        "their values, for names that were looked up",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "a class attribute",
-    ),
-    Input(
-        "classes",
-        "Methods of torch's own classes that dynamo knows and does not trace, such as `Module.__call__`",
-        "their code; for the call of modules also which function it is",
-        "load; the call of modules at each call too",
-        f"{_LEFT_OUT}; later {_MISS}",
-        _CHANGED,
-        "the call of all modules",
-    ),
-    Input(
-        "classes",
-        "Attributes and methods that the trace never looked up",
-        "nothing",
-        "never",
-        "served",
-        _UNUSED,
-        "a replaced method that is not called",
-    ),
-    Input(
-        "prepared",
-        "The cache of einops, which dynamo fills before it looks at it",
-        "nothing",
-        "load: it is filled",
-        "served",
-        "tests/inputs/test_executed.py::test_the_cache_of_einops",
-    ),
-    Input(
-        "operator",
-        "Operators of `torch.library`",
-        "their schemas, which have default values",
-        "load",
-        _LEFT_OUT,
-        "tests/inputs/test_executed.py::test_the_schema_of_an_operator",
-    ),
-    Input(
-        "object",
-        "Members of enumerations and patterns of `re`",
-        "the name, and the value or text",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "a member looked up by value",
-    ),
-    Input(
-        "global",
-        "Globals of Python's standard library, on which dynamo puts no guard",
-        "their values",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "a global of the standard library",
-    ),
-    Input(
-        "path",
-        "Those that are paths, such as `tempfile.tempdir`; not below Python's own folder",
-        "the path",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "a path of the standard library",
-    ),
-    Input(
-        "table",
-        "Tables by class of the standard library, such as `copyreg.dispatch_table`",
-        "what they have for the classes of the trace, or that it is nothing",
-        "load",
-        _LEFT_OUT,
-        _EXECUTED,
-        "a way of copying",
-    ),
-    Input(
-        "",
-        "Objects of the standard library that hold other values, and all others met without a guard",
-        "nothing",
-        "build",
-        _STOPS,
-        _REFUSED,
-        "asks_the_main_thread",
-    ),
-    Input(
-        "builtins",
-        "Builtins such as `round`",
-        "that no global hides them",
-        "load and each call",
-        f"{_LEFT_OUT}; later {_MISS}",
-        _EXECUTED,
-        "a global that hides a builtin",
-    ),
-    Input(
-        "absent",
-        "Attributes that modules and functions do not have, where the code asks for them",
-        "that they are not there",
-        "load and each call",
-        f"{_LEFT_OUT}; later {_MISS}",
-        _EXECUTED,
-        "an attribute that was tried",
-    ),
-    Input(
-        "attribute",
-        "Docstrings and annotations that the code reads",
-        "their content",
-        "load",
-        _LEFT_OUT,
-        _EXECUTED,
-        "annotations",
-    ),
-    Input(
-        "",
-        "What an object's `__dict__` has, where the code asks",
-        "the names",
-        "each call",
-        _MISS,
-        "tests/inputs/test_executed.py::test_what_an_object_does_not_have_may_come",
-    ),
-    Input(
-        "",
-        'Keys that the code asked a dict for in vain, as in `try: cfg["gain"]`, `except KeyError`',
-        "that they are not there",
-        "each call",
-        _MISS,
-        _ASKED,
-    ),
-    Input(
-        "",
-        "Attributes for which an object's class, a base of it or `__getattr__` answered, or nobody: methods, "
-        "registered submodules, parameters and buffers, what a wrapper asks for in what it wraps",
-        "that neither the object's `__dict__`, nor a class before the one that answered has them",
-        "each call",
-        _MISS,
-        _ASKED,
-    ),
-    Input(
-        "",
-        "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), and those that it "
-        "has written to, beside others of their type",
-        "that they are not the same object",
-        "each call",
-        _MISS,
-        _ASKED,
-    ),
-    Input(
-        "",
-        "The order of keywords, where the code goes through them, also after handing them on",
-        "the order",
-        "each call",
-        _MISS,
-        _ASKED,
-    ),
-    Input(
-        "",
-        "Memory of tensors that the call writes to",
-        "that no other tensor of the graph lies there",
-        "each call",
-        _MISS,
-        "tests/capture/test_memory.py::test_what_shares_memory_with_what_is_written_is_refused",
-    ),
-    Input(
-        "environment",
-        'Variables of the environment: `os.environ["K"]`, `.get`, `in`, `os.getenv`',
-        "the value, or that it is not set",
-        "load and each call",
-        f"{_LEFT_OUT}; later {_MISS}",
-        _AT_CALL,
-        "a variable read by get",
-    ),
-    Input("", "The environment as a whole", "nothing", "build", _STOPS, _REFUSED, "counts_variables"),
-    Input(
-        "call",
-        "Functions about the process whose answer dynamo puts into the graph, such as "
-        "`torch.distributed.is_initialized`",
-        "the answer, as far as it is plain",
-        "load and each call; those about hardware at load only",
-        f"{_LEFT_OUT}; later {_MISS}",
-        _AT_CALL,
-        "distributed",
-    ),
-    Input(
-        "call",
-        "`importlib.metadata.version`, functions marked `can_constant_fold_through`",
-        "the answer",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "a library's version",
-    ),
-    Input(
-        "call",
-        "Functions marked with torch.compiler.assume_constant_result",
-        "the answer; they are called again",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "an assumed constant",
-    ),
-    Input(
-        "",
-        "The same, where arguments or answer are no plain values",
-        "nothing",
-        "build",
-        _STOPS,
-        _REFUSED,
-        "assumes_an_object",
-    ),
-    Input(
-        "installed",
-        "`importlib.util.find_spec`",
-        "whether it found something",
-        "load",
-        _LEFT_OUT,
-        _CHANGED,
-        "a module that is not installed",
-    ),
-    Input(
-        "",
-        "`hash()` of anything but numbers, `id()`",
-        "nothing",
-        "build",
-        _STOPS,
-        _REFUSED,
-        "hashes_text",
-    ),
-    Input(
-        "",
-        "The order of sets of anything but numbers; `sorted()` of them and operations on sets are no matter",
-        "nothing",
-        "build",
-        _STOPS,
-        _REFUSED,
-        "loops_over_names",
-    ),
-    Input(
-        "",
-        "Hooks on modules that are called in the trace, global ones too",
-        "which functions they are",
-        "each call",
-        _MISS,
-        "tests/inputs/test_inputs.py::TestHooks::test_a_hook_is_called",
-        "BLOCK.norm-forward",
-    ),
-    Input(
-        "",
-        "Functions, operators and classes that are compared by identity, such as `torch.relu`",
-        "a name, and what kind of thing it names",
-        "load and each call",
-        f"{_LEFT_OUT}; later {_MISS}",
-        _CHANGED,
-        "another function of torch's",
-    ),
-    Input(
-        "",
-        "Arguments, attributes of objects, globals, closures, torch's state: whatever dynamo guards",
-        "dynamo's guards",
-        "each call",
-        _MISS,
-        "tests/differential/test_differential.py",
-    ),
-    Input(
-        "",
-        "Sets, tuples, dicts and numbers among these",
-        "their types, those of all that they hold, and the order: 1, 1.0 and True are equal; of sets of text "
-        "and of objects no order",
-        "each call",
-        _MISS,
-        "tests/differential/test_differential.py::TestAlike::test_what_is_equal_and_not_alike",
-    ),
-    Input(
-        "",
-        "Numbers traced for any value, `dynamic-numbers`, and what the graph computes of them",
-        "that they fit into 64 bits, and into the type of a tensor they meet, and that Python raises nothing",
-        "each call",
-        _MISS,
-        "tests/language/test_programs.py::TestNumbers::test_they_are_as_in_eager_code",
-    ),
-    Input(
-        "",
-        "Arrays of numpy among these, of which dynamo looks at the tensor that they become",
-        "the class, and that they can be written to",
-        "each call",
-        _MISS,
-        "tests/differential/test_differential.py::test_what_becomes_the_same_tensor_is_refused",
-    ),
-    Input(
-        "",
-        "torch: its own code without a name, its operators, kernels that it brings",
-        "version and source revision",
-        "import",
-        "the wheel's entries are not installed, with one warning",
-        "tests/wheel/test_unfit.py",
-    ),
-    Input(
-        "",
-        "Python: bytecode, classes that are built in",
-        "minor version and magic number; code of the standard library as other code",
-        "import",
-        "the wheel's entries are not installed, with one warning",
-        "tests/wheel/test_unfit.py",
-    ),
-    Input(
-        "",
-        "Files of the wheel",
-        "sha256",
-        "load",
-        _LEFT_OUT,
-        "tests/wheel/test_damage.py",
+    (_REFUSED,),
+)
+
+_AT_IMPORT = Group(
+    "When the package is imported",
+    "Where it differs, none of the wheel's entries is installed, with one warning.",
+    (
+        Input(
+            "",
+            "torch: its own code without a name, its operators, kernels that it brings",
+            "version and source revision",
+            "tests/wheel/test_unfit.py",
+        ),
+        Input(
+            "",
+            "Python: bytecode, classes that are built in",
+            "minor version and magic number; code of the standard library as other code",
+            "tests/wheel/test_unfit.py",
+        ),
     ),
 )
+
+_NEVER = Group(
+    "What does no harm",
+    "The call is served.",
+    (
+        Input(
+            "classes",
+            "Attributes and methods that the trace never looked up",
+            "",
+            _UNUSED,
+            "a replaced method that is not called",
+        ),
+        Input(
+            "prepared",
+            "The cache of einops, which dynamo fills before it looks at it, and loading an entry fills too",
+            "",
+            "tests/inputs/test_executed.py::test_the_cache_of_einops",
+        ),
+    ),
+)
+
+GROUPS = (_AT_IMPORT, _AT_LOAD, _AT_BOTH, _AT_CALLS, _AT_BUILD, _NEVER)
+INPUTS = tuple(each for group in GROUPS for each in group.inputs)
 
 
 _HEAD = """# What an entry depends on
 
 <!-- Made from hatch_precompile/lower/inputs/table.py by `make reference`. Change it there. -->
 
-A trace asks the program's objects questions, and rests on every answer: "this value", "no such key", "not in
-its `__dict__`, so the class's", "another object", "in this order". Dynamo guards values. What cannot change
-within its process, such as source code, and what it looked for and did not find, it does not guard; and a
-wheel's entries come into other processes. So every answer that dynamo has no guard for is an *input* of the
-entry: it is recorded when the wheel is built and compared where the wheel runs, or the build stops and says
-why. Each kind is watched where dynamo itself asks (`tracing/folding/`), not program by program.
+A trace rests on every answer that the program's objects gave it: "this value", "no such key", "another
+object", "in this order". Dynamo guards values. It does not guard what cannot change within its process, such as
+source code, nor what it looked for and did not find. A wheel's entries come into other processes. So every
+answer without a guard becomes a *dependency*: it is recorded when the wheel is built and compared where the wheel
+runs, or the build stops. Each kind is watched where dynamo itself asks (`tracing/folding/`), not program by
+program.
 
-Inputs are compared when an entry is *loaded*, that is by the first call that gets past its first checks. What
-may change between two calls is asked again at *each call*, among the guards. An entry that is *left out* is
-not used; a warning says why.
-
-| what | what is kept of it | compared at | if it is otherwise | test |
-| --- | --- | --- | --- | --- |
+For each thing below the list says what of it is compared, and the test.
 """
 
 
 def inputs_page() -> str:
     """docs/inputs.md."""
-    rows = [
-        f"| {each.what} | {each.how} | {each.when} | {each.then} | `{each.test}{_case(each)}` |\n"
-        for each in INPUTS
-    ]
-    return _HEAD + "".join(rows)
+    return "\n".join([_HEAD, *map(_section, GROUPS)])
 
 
-def _case(each: Input) -> str:
-    return f"[{each.case}]" if each.case else ""
+def _section(group: Group) -> str:
+    items = "".join(f"{_filled(_item(each, group.tests), '  ')}\n" for each in group.inputs)
+    return f"## {group.heading}\n\n{_filled(group.text)}\n\n{items}"
+
+
+def _item(each: Input, named: tuple[str, ...]) -> str:
+    text = f"- **{each.what}**" + (f": {each.kept}" if each.kept else "")
+    return text if each.test in named else f"{text} (`{each.test}`)"
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
