@@ -1,20 +1,34 @@
-"""What a capture hands on: plain data in files, so that nothing alive crosses to the bundle."""
+"""What a capture hands on, and a bundle's manifest has of it: plain data, so that nothing alive crosses over.
+
+Each value has its type and its range, because a manifest may be somebody else's. What is missing has a
+default, so that a manifest of another format can be shown. docs/bundle-format.md says what each means.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 __all__ = [
     "CAPTURE",
     "GUARDS",
     "MARSHAL",
+    "Capture",
+    "CapturedEntry",
+    "CapturedFrame",
     "Case",
     "Conditions",
+    "ConstantRecord",
     "EntryRecord",
     "FixedValue",
     "FrameRecord",
     "GraphRecord",
-    "Capture",
+    "Number",
+    "Place",
+    "Reference",
     "ResumeRecord",
     "SkippedFrame",
     "TensorInput",
@@ -30,27 +44,56 @@ GUARDS = "guards.so"
 # The last version of the marshal format without references, whose bytes depend on what else is alive.
 MARSHAL = 2
 
+Number = Annotated[int, Meta(ge=0, lt=1 << 31)]
+Size = Annotated[int, Meta(ge=0, lt=1 << 48)]
+Reference = tuple[str, list[Any]]
+"""A module, and the steps from there."""
+Place = tuple[str, list[Any], str]
+"""A module, the steps from there, and the fingerprint of what is found."""
 
-class GraphRecord(msgspec.Struct, frozen=True):
-    """One compiled graph: files (relative to the capture's folder) and how to call it."""
 
-    libraries: dict[str, str]
-    inputs: int
-    outputs: int
-    readable: str
-    scalar_outputs: list[int] = []
-    input_outputs: dict[int, int] = {}
-    view_outputs: dict[int, int] = {}
-    detached_outputs: dict[int, bool] = {}
+class ConstantRecord(Struct, frozen=True, omit_defaults=True):
+    file: str
+    dtype: str
+    size: list[Size]
+    name: str = ""
+
+
+class GraphRecord(Struct, frozen=True, omit_defaults=True):
+    """One compiled graph: its files, and how to call it, which the compiler writes.
+
+    libraries: by variant; python, kernels: instead of one, a Python wrapper and the libraries of its kernels;
+    why_python: why inductor's C++ wrapper refused the graph; direct: whether its library has an entry that
+    takes tensors and numbers as they are
+    scalar_outputs: those that are numbers; input_outputs: output -> the input it is; view_outputs: output ->
+    the input whose memory it has; detached_outputs: of these, those of which torch knows that no longer ->
+    whether as a view of a tensor of which it knows that no longer
+    written_inputs: inputs changed in place whose autograd version has to be bumped; copied_inputs: those
+    whose new values are the first outputs, to be copied into them; changes_inputs: whether the library itself
+    writes to an input; unwrapped_inputs: input -> the ways to the tensors that it wraps, taken in its place
+    rounded: variant -> the type that its factors are rounded to, "int8" or "bfloat16"
+    hidden_weights: whether wrappers take weights out of tensor subclasses, whose changes nobody would see
+    weights: by variant, how weights that do not change are prepared; constants: tensors after the inputs
+    backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled; why_wrapped: why
+    """
+
+    libraries: dict[str, str] = {}
+    inputs: Number = 0
+    outputs: Number = 0
+    readable: str = ""
+    scalar_outputs: list[Number] = []
+    input_outputs: dict[Number, Number] = {}
+    view_outputs: dict[Number, Number] = {}
+    detached_outputs: dict[Number, bool] = {}
     direct: bool = False
-    written_inputs: list[int] = []
-    copied_inputs: list[int] = []
+    written_inputs: list[Number] = []
+    copied_inputs: list[Number] = []
     changes_inputs: bool = False
-    unwrapped_inputs: dict[int, list[list[str]]] = {}
+    unwrapped_inputs: dict[Number, list[list[str]]] = {}
     rounded: dict[str, str] = {}
     hidden_weights: bool = False
     weights: dict[str, str] = {}
-    constants: list[dict[str, object]] = []
+    constants: list[ConstantRecord] = []
     python: dict[str, str] = {}
     kernels: dict[str, list[str]] = {}
     why_python: str = ""
@@ -60,51 +103,94 @@ class GraphRecord(msgspec.Struct, frozen=True):
     wrapping: str = ""
     why_wrapped: str = ""
 
+    def files(self) -> dict[str, list[str]]:
+        """Variant to the files it is called through: its library, or a Python wrapper and its kernels."""
+        found = {variant: [path] for variant, path in self.libraries.items()}
+        return found | {
+            variant: [path, *self.kernels.get(variant, [])] for variant, path in self.python.items()
+        }
 
-class EntryRecord(msgspec.Struct, frozen=True):
-    """One guarded specialisation of a frame; `data`, `head`, `source`: files below the capture's folder;
-    `guards`: so is the library with its guard, or "" without one."""
+    def with_files(self, name: Callable[[str, str], str], begin: str = "") -> GraphRecord:
+        """The record with other names of its files. name: gives one, for how the file's own name ends, which
+        no other of the graph's does, and the name that it has here; begin: what such an end begins with."""
 
-    data: str
-    head: str
-    source: str
-    graphs: list[int]
-    sample: int
-    checks: int
-    dropped: int
-    rebound: int
-    by_kind: dict[str, int]
-    native: bool
+        def named(files: Mapping[str, str], kind: str) -> dict[str, str]:
+            return {variant: name(f"{begin}-{variant}.{kind}", path) for variant, path in files.items()}
+
+        return replace(
+            self,
+            libraries=named(self.libraries, "so"),
+            python=named(self.python, "py"),
+            kernels={
+                variant: [name(f"{begin}-{variant}-{n}.so", path) for n, path in enumerate(paths)]
+                for variant, paths in self.kernels.items()
+            },
+            weights=named(self.weights, "weights"),
+            readable=name(f"{begin}.txt", self.readable) if self.readable else "",
+            wrapping=name(f"{begin}.wrapping", self.wrapping) if self.wrapping else "",
+            constants=[
+                replace(each, file=name(f"{begin}-constant-{number}.bin", each.file))
+                for number, each in enumerate(self.constants)
+            ],
+            backward=self.backward.with_files(name, f"{begin}-backward") if self.backward else None,
+        )
+
+
+class EntryRecord(Struct, frozen=True):
+    """One guarded specialisation of a frame; `data`, `source`: files; `guards`: so is the library with its
+    guard, or "" without one."""
+
+    data: str = ""
+    source: str = ""
+    graphs: list[Number] = []
+    sample: Number = 0
+    checks: Number = 0
+    dropped: Number = 0
+    rebound: Number = 0
+    by_kind: dict[str, Number] = {}
+    native: bool = False
     guards: str = ""
 
 
-class FrameRecord(msgspec.Struct, frozen=True):
+class CapturedEntry(EntryRecord, frozen=True, kw_only=True):
+    """One whose files are below the folder of its capture. `head`: a file of it; in a bundle those of a frame
+    are in one."""
+
+    head: str
+
+
+class FrameRecord(Struct, frozen=True):
     """One code object dynamo compiled: the functions that have it, or where functions are made of it, or a
-    resume function of this capture. A reference is (module, steps, fingerprint)."""
+    resume function."""
 
-    qualname: str
-    module: str
-    functions: list[list[object]]
-    code: list[object] | None
-    resume: int | None
-    entries: list[EntryRecord]
+    qualname: str = ""
+    module: str = ""
+    functions: list[Place] = []
+    code: Place | None = None
+    resume: Number | None = None
 
 
-class SkippedFrame(msgspec.Struct, frozen=True):
+class CapturedFrame(FrameRecord, frozen=True, kw_only=True):
+    """`resume`: of this capture."""
+
+    entries: list[CapturedEntry]
+
+
+class SkippedFrame(Struct, frozen=True):
     """A function torch.compile gave up on, which runs as Python. `reason`: dynamo's, in a line."""
 
-    function: str
-    reason: str
+    function: str = ""
+    reason: str = ""
 
 
-class ResumeRecord(msgspec.Struct, frozen=True):
+class ResumeRecord(Struct, frozen=True):
     """The function a graph break continues in: its marshalled code, and the module whose globals it sees."""
 
-    code: str
-    module: str
+    code: str = ""
+    module: str = ""
 
 
-class TensorInput(msgspec.Struct, frozen=True):
+class TensorInput(Struct, frozen=True):
     """A tensor that a call passes in. `size`: the sample's; `fixed`: whether it must be so, each;
     `contiguous`: whether the sample's was."""
 
@@ -115,7 +201,7 @@ class TensorInput(msgspec.Struct, frozen=True):
     contiguous: bool = True
 
 
-class FixedValue(msgspec.Struct, frozen=True):
+class FixedValue(Struct, frozen=True):
     """A Python value that must be what it was. `argument`: of the call, not of the model."""
 
     name: str
@@ -123,7 +209,7 @@ class FixedValue(msgspec.Struct, frozen=True):
     argument: bool
 
 
-class Conditions(msgspec.Struct, frozen=True):
+class Conditions(Struct, frozen=True):
     """What an entry asks of a call, for people. `sizes`: conditions on sizes that may vary, as Python."""
 
     inputs: list[TensorInput] = []
@@ -131,7 +217,7 @@ class Conditions(msgspec.Struct, frozen=True):
     sizes: list[str] = []
 
 
-class Case(msgspec.Struct, frozen=True):
+class Case(Struct, frozen=True):
     """A call of a sample in other sizes that were declared. `sizes`: the name of a dimension, its size in the
     sample, and the one here, each."""
 
@@ -139,15 +225,15 @@ class Case(msgspec.Struct, frozen=True):
     sizes: tuple[tuple[str, int, int], ...]
 
 
-class Capture(msgspec.Struct, frozen=True):
+class Capture(Struct, frozen=True):
     """The capture of one entrypoint. The target's own frame, where it was compiled, is the first."""
 
     name: str
     target: str
-    home: tuple[str, list[object]]  # where the target is defined: a module and the steps from there
+    home: Reference  # where the target is defined
     kind: str  # "module class" | "method" | "function"
     samples: int
-    frames: list[FrameRecord]
+    frames: list[CapturedFrame]
     graphs: list[GraphRecord]
     resumes: list[ResumeRecord]
     seconds: float

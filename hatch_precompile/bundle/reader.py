@@ -20,9 +20,9 @@ from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, OutsideError
 from hatch_precompile.outside.code import disassembled, split_heads
 from hatch_precompile.outside.manifests import (
+    BundledEntry,
+    BundledFrame,
     EntrypointRecord,
-    EntryRecord,
-    FrameRecord,
     Manifest,
     read_index,
     read_manifest,
@@ -342,7 +342,7 @@ def bytecode_of(bundle: FoundManifest, entrypoint: str) -> dict[str, str]:
     return texts
 
 
-def heads_of(bundle: FoundManifest, frame: FrameRecord) -> list[bytes]:
+def heads_of(bundle: FoundManifest, frame: BundledFrame) -> list[bytes]:
     """Those of a frame's entries, in their order. Raises OutsideError where they are damaged, or were not
     built with this manifest."""
     heads, seal = split_heads(verified(bundle, frame.heads), frame.heads)
@@ -354,13 +354,13 @@ def heads_of(bundle: FoundManifest, frame: FrameRecord) -> list[bytes]:
     return heads
 
 
-def _frames(bundle: FoundManifest, entrypoint: str) -> list[FrameRecord]:
+def _frames(bundle: FoundManifest, entrypoint: str) -> list[BundledFrame]:
     manifest = bundle.whole
     record = manifest.entrypoint(entrypoint)
     return [manifest.frames[number] for number in record.frames] if record is not None else []
 
 
-def _entries(bundle: FoundManifest, entrypoint: str) -> list[EntryRecord]:
+def _entries(bundle: FoundManifest, entrypoint: str) -> list[BundledEntry]:
     return [entry for frame in _frames(bundle, entrypoint) for entry in frame.entries]
 
 

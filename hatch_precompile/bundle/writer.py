@@ -8,19 +8,28 @@ import marshal
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from hatch_precompile import __version__
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.cells import Shard
-from hatch_precompile.outside.manifests import LeftOutRecord, Part
-from hatch_precompile.records import CAPTURE, MARSHAL, Capture, FrameRecord, GraphRecord
+from hatch_precompile.outside.manifests import (
+    BundledEntry,
+    BundledFrame,
+    EntrypointRecord,
+    LeftOutRecord,
+    Part,
+    Recipe,
+    VariantRecord,
+)
+from hatch_precompile.records import CAPTURE, MARSHAL, Capture, CapturedFrame, GraphRecord, ResumeRecord
 from hatch_precompile.runtime import runtime, runtime_directory
 
 __all__ = ["built_with", "part_of", "write_bundle", "write_runtime"]
@@ -57,7 +66,7 @@ def write_bundle(
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "built_with": dict(versions),
-        "variants": [{"name": v.name, "backend": v.backend, "requires": list(v.requires)} for v in variants],
+        "variants": [VariantRecord(each.name, each.backend, list(each.requires)) for each in variants],
         "entrypoints": writer.entrypoints,
         "frames": writer.frames,
         "graphs": writer.graphs,
@@ -65,9 +74,9 @@ def write_bundle(
         "files": _files_in(directory),
     }
     if part is not None:
-        manifest["part"] = msgspec.to_builtins(part)
+        manifest["part"] = part
     if left_out:
-        manifest["left_out"] = msgspec.to_builtins(left_out)
+        manifest["left_out"] = left_out
     writer.write_heads(runtime("manifest").seal_of(msgspec.json.decode(msgspec.json.encode(manifest))))
     manifest["files"] = _files_in(directory)
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
@@ -104,10 +113,10 @@ def built_with(torch: str, torch_git: str) -> dict[str, str]:
 class _Writer:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.entrypoints: list[dict[str, Any]] = []
-        self.frames: list[dict[str, Any]] = []
-        self.graphs: list[dict[str, Any]] = []
-        self.resumes: list[dict[str, str]] = []
+        self.entrypoints: list[EntrypointRecord] = []
+        self.frames: list[BundledFrame] = []
+        self.graphs: list[GraphRecord] = []
+        self.resumes: list[ResumeRecord] = []
         self._frame_numbers: dict[str, int] = {}
         self._heads: dict[str, list[bytes]] = {}
 
@@ -115,28 +124,27 @@ class _Writer:
         prefix = entrypoint.name
         shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns(CAPTURE, "*.head"))
         first_graph, first_resume = len(self.graphs), len(self.resumes)
-        for graph in captured.graphs:
-            self.graphs.append(_placed(graph, prefix))
-        self.resumes += [{"code": f"{prefix}/{r.code}", "module": r.module} for r in captured.resumes]
+        self.graphs += [graph.with_files(lambda _, path: f"{prefix}/{path}") for graph in captured.graphs]
+        self.resumes += [replace(each, code=f"{prefix}/{each.code}") for each in captured.resumes]
         numbers = [
             self._add_frame(frame, prefix, source, first_graph, first_resume) for frame in captured.frames
         ]
         self.entrypoints.append(
-            {
-                "name": entrypoint.name,
-                "target": entrypoint.target,
-                "home": captured.home,
-                "kind": captured.kind,
-                "mode": list(entrypoint.modes),
-                "activate": entrypoint.activate,
-                "on_miss": entrypoint.on_miss,
-                "samples": captured.samples,
-                "recipe": _recipe(entrypoint),
-                "made_from": captured.made_from,
-                "skipped": [msgspec.to_builtins(skipped) for skipped in captured.skipped],
-                "rounded": _rounded(captured),
-                "frames": numbers,
-            }
+            EntrypointRecord(
+                name=entrypoint.name,
+                target=entrypoint.target,
+                home=captured.home,
+                kind=captured.kind,
+                mode=list(entrypoint.modes),
+                activate=entrypoint.activate,
+                on_miss=entrypoint.on_miss,
+                samples=captured.samples,
+                recipe=Recipe(entrypoint.samples, entrypoint.workload, entrypoint.instance),
+                made_from=captured.made_from,
+                skipped=captured.skipped,
+                rounded=_rounded(captured),
+                frames=numbers,
+            )
         )
 
     def write_heads(self, seal: bytes) -> None:
@@ -158,59 +166,33 @@ class _Writer:
                 path.unlink()
             return first
 
-        for graph in _with_backward(self.graphs):
-            libraries, kernels = graph.get("libraries", {}), graph.get("kernels", {})
-            libraries.update({variant: kept(name) for variant, name in libraries.items()})
-            kernels.update({variant: list(map(kept, names)) for variant, names in kernels.items()})
+        # What is not a library is not asked for by its content.
+        self.graphs = [
+            graph.with_files(lambda _, path: kept(path) if path.endswith(".so") else path)
+            for graph in self.graphs
+        ]
 
     def _add_frame(
-        self, frame: FrameRecord, prefix: str, source: Path, first_graph: int, first_resume: int
+        self, frame: CapturedFrame, prefix: str, source: Path, first_graph: int, first_resume: int
     ) -> int:
         resume = None if frame.resume is None else frame.resume + first_resume
         key = repr((frame.module, frame.functions, frame.code, resume))
         number = self._frame_numbers.get(key)
         if number is None:
             number = self._frame_numbers[key] = len(self.frames)
-            self.frames.append(
-                {
-                    "qualname": frame.qualname,
-                    "module": frame.module,
-                    "functions": frame.functions,
-                    "code": frame.code,
-                    "resume": resume,
-                    "heads": f"{prefix}/frames/{number}.heads",
-                    "entries": [],
-                }
-            )
-        heads = self._heads.setdefault(self.frames[number]["heads"], [])
+            fields = {**asdict(frame), "resume": resume, "entries": []}
+            self.frames.append(BundledFrame(**fields, heads=f"{prefix}/frames/{number}.heads"))
+        heads = self._heads.setdefault(self.frames[number].heads, [])
         for entry in frame.entries:
-            record = msgspec.to_builtins(entry)
-            heads.append((source / record.pop("head")).read_bytes())
-            record["data"] = f"{prefix}/{entry.data}"
-            record["source"] = f"{prefix}/{entry.source}"
-            record["guards"] = f"{prefix}/{entry.guards}" if entry.guards else ""
-            record["first_graph"] = first_graph
-            record["first_resume"] = first_resume
-            record["graphs"] = [graph + first_graph for graph in entry.graphs]
-            self.frames[number]["entries"].append(record)
+            fields = asdict(entry)
+            heads.append((source / fields.pop("head")).read_bytes())
+            fields["data"] = f"{prefix}/{entry.data}"
+            fields["source"] = f"{prefix}/{entry.source}"
+            fields["guards"] = f"{prefix}/{entry.guards}" if entry.guards else ""
+            fields["graphs"] = [graph + first_graph for graph in entry.graphs]
+            placed = BundledEntry(**fields, first_graph=first_graph, first_resume=first_resume)
+            self.frames[number].entries.append(placed)
         return number
-
-
-def _with_backward(graphs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for graph in graphs:
-        yield graph
-        if "backward" in graph:
-            yield graph["backward"]
-
-
-def _recipe(entrypoint: Entrypoint) -> dict[str, str]:
-    """What makes the samples again, where the wheel is."""
-    recipe = {
-        "samples": entrypoint.samples,
-        "workload": entrypoint.workload,
-        "instance": entrypoint.instance,
-    }
-    return {key: value for key, value in recipe.items() if value is not None}
 
 
 def _rounded(captured: Capture) -> dict[str, str]:
@@ -221,20 +203,3 @@ def _rounded(captured: Capture) -> dict[str, str]:
             for variant, kind in part.rounded.items():
                 found[variant] = "int8" if "int8" in (kind, found.get(variant)) else kind
     return found
-
-
-def _placed(graph: GraphRecord, prefix: str) -> dict[str, Any]:
-    """A graph's record with its files where the bundle has them; what is empty is left out."""
-    record: dict[str, Any] = msgspec.to_builtins(graph)
-    record["libraries"] = {name: f"{prefix}/{path}" for name, path in graph.libraries.items()}
-    record["python"] = {name: f"{prefix}/{path}" for name, path in graph.python.items()}
-    record["kernels"] = {
-        name: [f"{prefix}/{path}" for path in paths] for name, paths in graph.kernels.items()
-    }
-    record["weights"] = {name: f"{prefix}/{path}" for name, path in graph.weights.items()}
-    for key in ("readable", "wrapping"):
-        record[key] = f"{prefix}/{record[key]}" if record[key] else ""
-    for constant in record["constants"]:
-        constant["file"] = f"{prefix}/{constant['file']}"
-    record["backward"] = _placed(graph.backward, prefix) if graph.backward is not None else None
-    return {key: value for key, value in record.items() if value not in ({}, [], False, "", None)}

@@ -11,6 +11,7 @@ from typing import Any
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import attribute, has
 from hatch_precompile.lower.names import Namer
+from hatch_precompile.records import Place, Reference
 from hatch_precompile.runtime import runtime
 from hatch_precompile.target.finding import Declared
 from hatch_precompile.tracing.guardtree import GuardNode
@@ -20,12 +21,12 @@ __all__ = ["FrameName", "frame_name", "home_of"]
 
 @dataclasses.dataclass(frozen=True)
 class FrameName:
-    """module: the one whose globals the frame sees; functions: those with its code, each as (module, steps,
-    fingerprint); code: where there is none, the constant of another function's code that they are made of."""
+    """module: the one whose globals the frame sees; functions: those with its code; code: where there is
+    none, the constant of another function's code that they are made of."""
 
     module: str
-    functions: list[list[Any]]
-    code: list[Any] | None
+    functions: list[Place]
+    code: Place | None
 
 
 def frame_name(code: CodeType, tree: GuardNode, namer: Namer, declared: Declared, target: str) -> FrameName:
@@ -46,17 +47,17 @@ def frame_name(code: CodeType, tree: GuardNode, namer: Namer, declared: Declared
     if functions:
         return FrameName(module, functions, None)
     where = f"{code.co_filename}:{code.co_firstlineno}"
-    _, *reference = namer.reference(code, None, where)
-    if not any(kind == runtime("references").CODE_CONSTANT for kind, _ in reference[1]):
+    _, owner, steps, fingerprint = namer.reference(code, None, where)
+    if not any(kind == runtime("references").CODE_CONSTANT for kind, _ in steps):
         raise Unsupported(
             f"{code.co_qualname} is compiled by itself, and no function with its code has a name",
             where,
             "Define it at the top of its module, or put torch.compiler.disable on it.",
         )
-    return FrameName(module, [], reference)
+    return FrameName(module, [], (owner, steps, fingerprint))
 
 
-def _own_place(function: FunctionType, declared: Declared, target: str) -> list[Any] | None:
+def _own_place(function: FunctionType, declared: Declared, target: str) -> Place | None:
     """The target's function, or one that it decorates, by the way there from the target."""
     references = runtime("references")
     module, steps = home_of(declared, target)
@@ -70,7 +71,7 @@ def _own_place(function: FunctionType, declared: Declared, target: str) -> list[
                 break
         else:
             return None
-    return [module, steps, references.fingerprint(function)]
+    return module, steps, references.fingerprint(function)
 
 
 def _functions_with(code: CodeType, tree: GuardNode) -> list[FunctionType]:
@@ -92,15 +93,15 @@ def _fits(function: FunctionType, seen: dict[str, Any]) -> bool:
     return True
 
 
-def _named(function: FunctionType, namer: Namer) -> list[Any] | None:
+def _named(function: FunctionType, namer: Namer) -> Place | None:
     try:
-        _, *reference = namer.reference(function)
+        _, module, steps, fingerprint = namer.reference(function)
     except Unsupported:
         return None
-    return reference
+    return module, steps, fingerprint
 
 
-def home_of(declared: Declared, target: str) -> tuple[str, list[Any]]:
+def home_of(declared: Declared, target: str) -> Reference:
     """Where a target is defined, as the runtime finds it: not where it is inherited or exported again."""
     module, _, qualname = target.partition(":")
     references = runtime("references")

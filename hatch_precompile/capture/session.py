@@ -42,10 +42,10 @@ from hatch_precompile.records import (
     GUARDS,
     MARSHAL,
     Capture,
+    CapturedEntry,
+    CapturedFrame,
     Case,
     Conditions,
-    EntryRecord,
-    FrameRecord,
     GraphRecord,
     ResumeRecord,
     SkippedFrame,
@@ -104,7 +104,7 @@ class _Session:
         self.directory = directory = Path(request.directory)
         self.report = report
         self.recorder = GuardRecorder()
-        self.frames: dict[CodeType, list[EntryRecord]] = {}
+        self.frames: dict[CodeType, list[CapturedEntry]] = {}
         self.frame_names: dict[CodeType, FrameName] = {}
         self.graphs: list[GraphRecord] = []
         self.graph_ids: dict[str, int] = {}
@@ -574,9 +574,9 @@ class _Session:
             self.resume_records.append(record)
         return self.resumes[code]
 
-    def _frame_record(self, code: CodeType, entries: list[EntryRecord]) -> FrameRecord:
+    def _frame_record(self, code: CodeType, entries: list[CapturedEntry]) -> CapturedFrame:
         name = self.frame_names[code]
-        return FrameRecord(
+        return CapturedFrame(
             qualname=code.co_qualname,
             module=name.module,
             functions=name.functions,

@@ -24,7 +24,7 @@ from hatch_precompile.bundle.reader import (
 from hatch_precompile.cli.printing import say, table
 from hatch_precompile.errors import BuildError
 from hatch_precompile.formatting import in_bytes
-from hatch_precompile.outside.manifests import EntrypointRecord, FrameRecord, Manifest
+from hatch_precompile.outside.manifests import BundledFrame, EntrypointRecord, Manifest
 from hatch_precompile.quoting import in_a_comment
 
 __all__ = ["inspect", "show"]
@@ -148,7 +148,7 @@ def _entrypoints(entrypoints: list[EntrypointRecord]) -> Table:
     return table("entrypoints", ["name", "target", "mode", "activate", "on miss", "samples", "frames"], rows)
 
 
-def _frames(frames: list[FrameRecord]) -> Table:
+def _frames(frames: list[BundledFrame]) -> Table:
     rows = ([f"{frame.module}:{frame.qualname}", len(frame.entries)] for frame in frames)
     return table("frames", ["code", "entries"], rows)
 
@@ -165,7 +165,7 @@ def _libraries(manifest: Manifest, sizes: dict[str, int]) -> Table:
     return table("variants", ["name", "graphs", "size", "the CPU must have"], rows)
 
 
-def _guards(frames: list[FrameRecord]) -> Table:
+def _guards(frames: list[BundledFrame]) -> Table:
     """How many checks of each kind all entries make together."""
     kinds: Counter[str] = Counter()
     for frame in frames:

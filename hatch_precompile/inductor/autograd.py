@@ -8,14 +8,14 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from msgspec.structs import replace
+
+from hatch_precompile.records import GraphRecord
 from hatch_precompile.torch_versions import way
 
-if TYPE_CHECKING:
-    from hatch_precompile.inductor.compiling import CompiledGraph
-
-__all__ = ["Wrappers"]
+__all__ = ["Around", "Wrappers"]
 
 # Of a file, in a line of a traceback.
 _FOLDER = re.compile(r'(?<=File ")[^"\n]*/(?=[^"/\n]+", line )')
@@ -28,11 +28,26 @@ _FOR_SOME: dict[str, Callable[[Any], bool]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Around:
+    """What runs around a graph's library.
+
+    record: as the runtime does it itself; wrapping: torch's own wrappers, pickled, where it cannot
+    changed: the inputs whose memory a call writes to
+    """
+
+    record: GraphRecord
+    wrapping: bytes
+    changed: frozenset[int]
+
+
 class Wrappers:
     """Sees which of AOTAutograd's wrappers go around a graph, and with what.
 
     Where they amount to what the runtime does itself the graph is native. Else they are pickled, in
     their order, to be put around the graph again by torch's own code in the target process.
+
+    give_up: told why the graph cannot be carried
     """
 
     _IDLE = (
@@ -43,8 +58,11 @@ class Wrappers:
         ("EffectTokensWrapper", "it carries effect tokens"),
     )
 
-    def __init__(self, graph: CompiledGraph) -> None:
-        self.graph = graph
+    def __init__(self, give_up: Callable[[str], None]) -> None:
+        self.give_up = give_up
+        self.record = GraphRecord()
+        self.changed: set[int] = set()
+        self.wants_backward = False
         self.steps: list[tuple[str, dict[str, Any], Any]] = []
         self.config: Any = None
         self._undo: list[tuple[Any, str, Any]] = []
@@ -77,9 +95,9 @@ class Wrappers:
                 return compiled_fn  # torch 2.11 puts it around every graph
             if result is not compiled_fn:
                 if cls.__name__ == "AOTDispatchSubclassWrapper" and (inner := _inner_tensors(meta)):
-                    self.graph.unwrapped_inputs = inner
+                    self.record = replace(self.record, unwrapped_inputs=inner)
                 elif reason:
-                    self.graph.why_wrapped = self.graph.why_wrapped or reason
+                    self._need(reason)
                 else:
                     self._read_metadata(meta, wrapper)
                 settings = {spec.name: getattr(wrapper, spec.name) for spec in dataclasses.fields(wrapper)}
@@ -113,9 +131,8 @@ class Wrappers:
             else:
                 spec = vars(given["spec"])
             self._read_changes(spec["fw_metadata"])
-            self.graph.why_wrapped = "it computes gradients"
-            if spec["lazy_backward_info"] is not None and self.graph.backward is None:
-                self.graph.obstacle = self.graph.obstacle or "its backward was not compiled"
+            self.record = replace(self.record, why_wrapped="it computes gradients")
+            self.wants_backward |= spec["lazy_backward_info"] is not None
             self.steps.append((cls.__name__, {name: spec[name] for name in names}, spec["fw_metadata"]))
             self.config = spec["aot_config"]
             return result
@@ -123,22 +140,25 @@ class Wrappers:
         self._undo.append((cls, "post_compile", cls.__dict__["post_compile"]))
         cls.post_compile = staticmethod(watched)
 
+    def _need(self, reason: str) -> None:
+        """Torch's own wrappers, because of the first reason that is given."""
+        self.record = replace(self.record, why_wrapped=self.record.why_wrapped or reason)
+
     def _read_changes(self, meta: Any) -> None:
         if meta is None:
             return
-        self.graph.changed.update(i for i, info in enumerate(meta.input_info) if info.mutates_data)
+        self.changed.update(i for i, info in enumerate(meta.input_info) if info.mutates_data)
         # The others are changed by what is around the library, after it.
         inside = set(range(len(meta.input_info))) - set(meta.mutated_inp_runtime_indices)
         if any(meta.input_info[i].mutates_data or meta.input_info[i].mutates_metadata for i in inside):
-            self.graph.changes_inputs = True
+            self.record = replace(self.record, changes_inputs=True)
 
     def _read_metadata(self, meta: Any, wrapper: Any) -> None:
         from torch._functorch._aot_autograd.schemas import OutputType
 
-        graph = self.graph
-        graph.disable_autocast = wrapper.disable_amp
-        graph.written_inputs = list(meta.mutated_graph_handled_indices_seen_by_autograd)
-        graph.copied_inputs = list(meta.mutated_inp_runtime_indices)
+        written = list(meta.mutated_graph_handled_indices_seen_by_autograd)
+        copied = list(meta.mutated_inp_runtime_indices)
+        inputs, views, detached = dict[int, int](), dict[int, int](), dict[int, bool]()
         reasons = {
             "it changes an input's shape or storage": any(
                 info.mutates_metadata or info.mutates_storage_metadata for info in meta.input_info
@@ -149,30 +169,45 @@ class Wrappers:
         plain = (OutputType.non_alias, OutputType.unsafe_view_alias, OutputType.custom_function_view)
         for index, info in enumerate(meta.output_info):
             if info.output_type is OutputType.is_input:
-                graph.input_outputs[index] = info.base_idx
+                inputs[index] = info.base_idx
             elif info.output_type is OutputType.alias_of_input:
-                graph.view_outputs[index] = info.base_idx
+                views[index] = info.base_idx
                 steps = _steps(info.view_meta_sequence)
                 if _DETACH in steps:
-                    graph.detached_outputs[index] = steps[-1] != _DETACH
+                    detached[index] = steps[-1] != _DETACH
                 if not _BITS.isdisjoint(steps):
                     reasons["it returns views whose numbers torch has still to conjugate or negate"] = True
             elif info.output_type not in plain:
                 reasons["it returns tensors that share memory"] = True
-        changed = {*graph.written_inputs, *graph.copied_inputs, *graph.view_outputs.values()}
+        self.record = replace(
+            self.record,
+            disable_autocast=wrapper.disable_amp,
+            written_inputs=written,
+            copied_inputs=copied,
+            input_outputs=inputs,
+            view_outputs=views,
+            detached_outputs=detached,
+        )
+        changed = {*written, *copied, *views.values()}
         reasons["it changes, or returns a view of, a tensor subclass"] = not changed.isdisjoint(
-            graph.unwrapped_inputs
+            self.record.unwrapped_inputs
         )
         for reason, present in reasons.items():
             if present:
-                graph.why_wrapped = graph.why_wrapped or reason
+                self._need(reason)
 
-    def finish(self) -> None:
-        """Pickle the wrappers where the graph needs them."""
-        if not self.graph.why_wrapped:
-            return
-        self.graph.unwrapped_inputs = {}  # they do that
-        self.graph.hidden_weights = any(name == "AOTDispatchSubclassWrapper" for name, *_ in self.steps)
+    def finish(self, *, has_backward: bool) -> Around:
+        """What was seen. has_backward: whether the graph of the gradients was compiled."""
+        if self.wants_backward and not has_backward:
+            self.give_up("its backward was not compiled")
+        elif self.record.why_wrapped:
+            hidden = any(name == "AOTDispatchSubclassWrapper" for name, *_ in self.steps)
+            # These unwrap inputs themselves.
+            self.record = replace(self.record, unwrapped_inputs={}, hidden_weights=hidden)
+            return Around(self.record, self._pickled(), frozenset(self.changed))
+        return Around(self.record, b"", frozenset(self.changed))
+
+    def _pickled(self) -> bytes:
         for _, settings, meta in self.steps:
             settings.pop("fw_only", None)
             if getattr(meta, "bw_donated_idxs", ()) is None:
@@ -184,9 +219,10 @@ class Wrappers:
         keep = ("num_params_buffers", "aot_id", "keep_inference_input_mutations", "dynamic_shapes")
         config = {name: getattr(self.config, name) for name in keep}
         try:
-            self.graph.wrapping = pickle.dumps((config, self.steps), protocol=5)
+            return pickle.dumps((config, self.steps), protocol=5)
         except Exception as error:
-            self.graph.obstacle = self.graph.obstacle or f"{self.graph.why_wrapped}, and {error}"
+            self.give_up(f"{self.record.why_wrapped}, and {error}")
+            return b""
 
 
 # How torch names the step by which a view no longer counts as one.

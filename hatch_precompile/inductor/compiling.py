@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from hatch_precompile.backends import backend
 from hatch_precompile.backends.base import Compiler, Variant
@@ -25,62 +27,46 @@ from hatch_precompile.inductor.libraries import kernel_paths, library_paths
 from hatch_precompile.inductor.operators import python_operators_called_directly
 from hatch_precompile.inductor.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.inductor.rounding import multiplied_as
+from hatch_precompile.records import GraphRecord
 from hatch_precompile.tracing.dynamo import last_line
 
-__all__ = ["CompiledGraph", "compile_graph"]
+__all__ = ["CompiledGraph", "PythonWrapper", "compile_graph"]
 
 
-@dataclass
+@dataclass(frozen=True)
+class PythonWrapper:
+    """Inductor's, in the place of a library (see python_wrapper.py). kernels: the libraries that it calls, in
+    the order in which it loads them."""
+
+    source: str
+    kernels: list[Path]
+
+
+@dataclass(frozen=True)
 class CompiledGraph:
     """What inductor made of one graph, for each variant, and what must run around it.
 
-    libraries: variant -> shared library; constants: tensors the library wants after its inputs
-    python, kernels: instead of a library, variant -> source of a Python wrapper and the libraries of its
-    kernels, in order (see python_wrapper.py); constant_names: what it calls its constants
-    why_python: why inductor's C++ wrapper refused the graph
-    scalar_outputs: outputs that are numbers; input_outputs: output -> the input it is
-    view_outputs: output -> the input whose memory it has
-    detached_outputs: of these, those of which torch knows that no longer -> whether as a view of a tensor of
-    which it knows that no longer
-    written_inputs: inputs changed in place whose autograd version has to be bumped
-    copied_inputs: inputs whose new values come as the first outputs, to be copied into them
-    changes_inputs: whether the library itself writes to an input
-    changed: all inputs whose memory a call writes to, in the library or after it
-    unwrapped_inputs: input -> the ways to the tensors that it wraps, which the library takes in its place
-    rounded: variant -> the type that its factors are rounded to, "int8" or "bfloat16"
-    hidden_weights: whether wrappers take weights out of tensor subclasses, whose changes nobody would see
+    record: how it is called; its files have no names yet, which lower/graphs.py gives them
+    libraries, python: variant -> shared library or, where inductor's C++ wrapper refused the graph, the
+    Python one
+    constants: tensors that these want after the inputs, by the names that a Python wrapper has for them
     plans: variant -> what its library takes in the place of weights that do not change
-    backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where the
-    library cannot be called directly; why_wrapped: the reason; obstacle: why the graph cannot be
-    carried at all, or ""; place: the source line of its first operation
+    backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where it cannot be
+    called without them
+    readable: the FX graph as text; changed: the inputs whose memory a call writes to, in the library or
+    after it; obstacle: why the graph cannot be carried at all, or ""; place: the source line of its first
+    operation
     """
 
-    inputs: int = 0
-    outputs: int = 0
-    libraries: dict[str, Path] = field(default_factory=dict)
-    python: dict[str, str] = field(default_factory=dict)
-    kernels: dict[str, list[Path]] = field(default_factory=dict)
-    why_python: str = ""
-    constants: list[torch.Tensor] = field(default_factory=list)
-    constant_names: list[str] = field(default_factory=list)
-    scalar_outputs: list[int] = field(default_factory=list)
-    input_outputs: dict[int, int] = field(default_factory=dict)
-    view_outputs: dict[int, int] = field(default_factory=dict)
-    detached_outputs: dict[int, bool] = field(default_factory=dict)
-    written_inputs: list[int] = field(default_factory=list)
-    copied_inputs: list[int] = field(default_factory=list)
-    changes_inputs: bool = False
-    changed: set[int] = field(default_factory=set)
-    unwrapped_inputs: dict[int, list[list[str]]] = field(default_factory=dict)
-    rounded: dict[str, str] = field(default_factory=dict)
-    hidden_weights: bool = False
-    plans: dict[str, Plan] = field(default_factory=dict)
-    disable_autocast: bool = False
-    disable_grad: bool = False
+    record: GraphRecord
+    libraries: dict[str, Path]
+    python: dict[str, PythonWrapper]
+    constants: dict[str, torch.Tensor]
+    plans: dict[str, Plan]
+    readable: str
     backward: CompiledGraph | None = None
     wrapping: bytes = b""
-    why_wrapped: str = ""
-    readable: str = ""
+    changed: frozenset[int] = frozenset()
     obstacle: str = ""
     place: str = ""
 
@@ -105,45 +91,88 @@ def compile_graph(
     """
     from torch._inductor.compile_fx import compile_fx
 
-    graph = CompiledGraph(readable=gm.print_readable(print_output=False), place=_first_line(gm))
-    graph.disable_grad = torch.is_grad_enabled()
+    place, obstacles = _first_line(gm), list[str]()
     narrow = matmul_precision == "medium"
-    inner_compile = _InnerCompile(graph, variants, operators, on_variant, fixed_weights, narrow)
-    wrappers = Wrappers(graph)
+    inner_compile = _InnerCompile(
+        gm, variants, operators, on_variant, fixed_weights, narrow, obstacles.append
+    )
+    wrappers = Wrappers(obstacles.append)
+    disable_grad = torch.is_grad_enabled()
     with wrappers.watched():
         function = compile_fx(gm, list(example_inputs), inner_compile=inner_compile)
-    wrappers.finish()
-    return function, graph
+    forward, backward = inner_compile.forward, inner_compile.backward
+    around = wrappers.finish(has_backward=backward is not None)
+    hidden = around.record.hidden_weights and bool(forward.plans)
+    graph = forward.finished(replace(around.record, disable_grad=disable_grad, hidden_weights=hidden))
+    return function, dataclasses.replace(
+        graph,
+        backward=None if backward is None else backward.finished(GraphRecord()),
+        wrapping=around.wrapping,
+        changed=around.changed,
+        obstacle=next(iter(obstacles), ""),
+        place=place,
+    )
+
+
+class _Part:
+    """A graph while it is compiled for one variant after the other."""
+
+    def __init__(self, gm: Any) -> None:
+        self.readable: str = gm.print_readable(print_output=False)
+        self.libraries: dict[str, Path] = {}
+        self.python: dict[str, PythonWrapper] = {}
+        self.why_python = ""
+        self.plans: dict[str, Plan] = {}
+        self.rounded: dict[str, str] = {}
+        self.constants: dict[str, torch.Tensor] = {}
+        self.inputs = self.outputs = 0
+        self.scalar_outputs: list[int] = []
+
+    def finished(self, record: GraphRecord) -> CompiledGraph:
+        """record: what is known of what runs around it."""
+        record = replace(
+            record,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            scalar_outputs=self.scalar_outputs,
+            direct=not self.python,
+            rounded=self.rounded,
+            why_python=self.why_python,
+        )
+        return CompiledGraph(record, self.libraries, self.python, self.constants, self.plans, self.readable)
 
 
 class _InnerCompile:
     """What AOTAutograd hands the graphs to that it makes of one: the forward, and where gradients are wanted
-    the backward. Each is compiled once per variant."""
+    the backward. Each is compiled once per variant. give_up: told why the graph cannot be carried."""
 
     def __init__(
         self,
-        graph: CompiledGraph,
+        gm: Any,
         variants: Sequence[Variant],
         operators: str,
         on_variant: Callable[[str, float | None], None],
         fixed_weights: bool,
         narrow: bool,
+        give_up: Callable[[str], None],
     ) -> None:
-        self.graph = graph
+        self.forward = _Part(gm)
+        self.backward: _Part | None = None
         self.variants = variants
         self.operators = operators
         self.on_variant = on_variant
         self.fixed_weights = fixed_weights
         self.narrow = narrow
+        self.give_up = give_up
 
     def __call__(self, gm: Any, inputs: Sequence[Any], **settings: Any) -> Any:
         """The callable of the first variant."""
-        part = self.graph
+        part = self.forward
         if settings.get("is_backward"):
-            part = self.graph.backward = CompiledGraph(readable=gm.print_readable(print_output=False))
+            part = self.backward = _Part(gm)
         if part.libraries or part.python:
-            self._give_up("inductor split it in several parts")
-        fixed = self.fixed_weights and settings.get("is_inference") and part is self.graph
+            self.give_up("inductor split it in several parts")
+        fixed = self.fixed_weights and settings.get("is_inference") and part is self.forward
         first = None
         for number, variant in enumerate(self.variants, 1):
             # Inductor consumes the graph it is given.
@@ -170,9 +199,8 @@ class _InnerCompile:
                 part.plans[variant.name] = part.plans[variant.name].the_same_everywhere()
             first = first or compiled
             if compiled.output_strides != first.output_strides:
-                self._give_up(f"the variant {variant.name} returns other strides")
-            _describe(part, compiled, taken, python=variant.name in part.python)
-            self._give_up(part.obstacle)
+                self.give_up(f"the variant {variant.name} returns other strides")
+            self._describe(part, compiled, taken, python=variant.name in part.python)
         plan = part.plans.get(self.variants[0].name)
         if plan is not None:
             _compute_first(plan, first)
@@ -180,7 +208,7 @@ class _InnerCompile:
 
     def _compile(
         self,
-        part: CompiledGraph,
+        part: _Part,
         variant: Variant,
         compiler: Compiler,
         gm: Any,
@@ -202,12 +230,28 @@ class _InnerCompile:
             # The strides of outputs are reported once, to what traced the graph.
             TracingContext.report_output_strides() if again else contextlib.nullcontext(),
         ):
-            compiled = _compile_variant(part, variant.name, gm, inputs, settings, self.operators)
+            compiled = _compile_variant(
+                part, variant.name, gm, inputs, settings, self.operators, self.give_up
+            )
         self.on_variant(variant.name, round(time.perf_counter() - started, 3))
         return compiled
 
-    def _give_up(self, obstacle: str) -> None:
-        self.graph.obstacle = self.graph.obstacle or obstacle
+    def _describe(self, part: _Part, compiled: Any, inputs: Sequence[Any], *, python: bool) -> None:
+        part.inputs, part.constants = len(inputs), dict(compiled.constants or {})
+        if python:
+            part.outputs = len(compiled.output_strides or ())
+            if compiled.torchbind_constants or compiled.opaque_value_type_classes:
+                self.give_up("it has constants that are no tensors")
+        else:
+            match = re.search(r"num_outputs=(\d+)", compiled.source_code)
+            if match is None:
+                self.give_up("inductor did not use its C++ wrapper for it")
+                return
+            part.outputs = int(match[1])
+            numbers = re.findall(r"output_tensors\[(\d+)\]\.item\(\)", compiled.source_code)
+            part.scalar_outputs = [int(number) for number in numbers]
+        if compiled.inputs_to_check:
+            self.give_up("its inputs would have to be realigned")
 
 
 def _settings_after(plan: Plan, settings: dict[str, Any]) -> dict[str, Any]:
@@ -240,12 +284,13 @@ def _first_line(gm: Any) -> str:
 
 
 def _compile_variant(
-    part: CompiledGraph,
+    part: _Part,
     variant: str,
     inner: Any,
     inputs: Sequence[Any],
     settings: dict[str, Any],
     operators: str,
+    give_up: Callable[[str], None],
 ) -> Any:
     """Inductor's C++ wrapper for a graph or, where that one refuses it, the Python one."""
     import torch._inductor.config as inductor_config
@@ -253,24 +298,25 @@ def _compile_variant(
     from torch._inductor.exc import InductorError
     from torch._inductor.select_algorithm import extern_kernels
 
-    part.obstacle = part.obstacle or unchecked_division(inner.graph)
+    if problem := unchecked_division(inner.graph):
+        give_up(problem)
     _require_a_call(inner)
     spare = _copied(inner)
     more = WATCHED if variant in part.plans else ""
     try:
         _require_handles(inner)
-        with library_paths(part, operators, more) as paths, python_operators_called_directly():
+        with library_paths(give_up, operators, more) as paths, python_operators_called_directly():
             compiled = compile_fx_inner(inner, inputs, **settings)
     except (InductorError, _NoHandle) as error:
         refusal: Exception = error
     else:
         if len(paths) != 1:
-            part.obstacle = part.obstacle or f"inductor made {len(paths)} libraries of it"
+            give_up(f"inductor made {len(paths)} libraries of it")
         part.libraries.update((variant, path) for path in paths)
         return compiled
     # A C++ wrapper has kernels saved for it, by code of inductor's in this one.
     plain = {"cpp_wrapper": False, "compile_threads": 1, "triton.store_cubin": False}
-    with inductor_config.patch(plain), kernel_paths(part, more) as kernels:
+    with inductor_config.patch(plain), kernel_paths(give_up, more) as kernels:
         try:
             compiled = compile_fx_inner(spare, inputs, **{**settings, "cpp_wrapper": False})
         except InductorError:
@@ -278,10 +324,10 @@ def _compile_variant(
     reason = refusal.inner_exception if isinstance(refusal, InductorError) else refusal
     part.why_python = str(reason) or type(reason).__name__
     try:
-        part.python[variant] = portable_wrapper(compiled.source_code, extern_kernels)
+        source = portable_wrapper(compiled.source_code, extern_kernels)
+        part.python[variant] = PythonWrapper(source, kernels)
     except NotPortable as error:
-        part.obstacle = part.obstacle or f"{part.why_python}, and its Python wrapper needs inductor's {error}"
-    part.kernels[variant] = kernels
+        give_up(f"{part.why_python}, and its Python wrapper needs inductor's {error}")
     return compiled
 
 
@@ -345,23 +391,3 @@ def _copied(gm: Any) -> Any:
         if isinstance(child, torch.fx.GraphModule):
             setattr(result, name, _copied(child))
     return result
-
-
-def _describe(graph: CompiledGraph, compiled: Any, inputs: Sequence[Any], *, python: bool) -> None:
-    source = compiled.source_code
-    graph.inputs = len(inputs)
-    constants = compiled.constants or {}
-    graph.constants, graph.constant_names = list(constants.values()), list(constants)
-    if python:
-        graph.outputs = len(compiled.output_strides or ())
-        if compiled.torchbind_constants or compiled.opaque_value_type_classes:
-            graph.obstacle = graph.obstacle or "it has constants that are no tensors"
-    else:
-        match = re.search(r"num_outputs=(\d+)", source)
-        if match is None:
-            graph.obstacle = graph.obstacle or "inductor did not use its C++ wrapper for it"
-            return
-        graph.outputs = int(match.group(1))
-        graph.scalar_outputs = [int(i) for i in re.findall(r"output_tensors\[(\d+)\]\.item\(\)", source)]
-    if compiled.inputs_to_check:
-        graph.obstacle = graph.obstacle or "its inputs would have to be realigned"

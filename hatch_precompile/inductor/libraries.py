@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hatch_precompile.inductor.direct import entered_directly, with_direct_entry
 from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
-
-if TYPE_CHECKING:
-    from hatch_precompile.inductor.compiling import CompiledGraph
 
 __all__ = ["kernel_paths", "library_paths"]
 
@@ -21,24 +18,27 @@ __all__ = ["kernel_paths", "library_paths"]
 _UNCHECKED_CALL = re.compile(r"^([ \t]*)(aoti_torch_(?:cpu_|scatter|index_put)\w*\(.*\));$", re.MULTILINE)
 
 
-def _with_guarded_checks(part: CompiledGraph, source: str | None) -> str | None:
+GiveUp = Callable[[str], None]
+
+
+def _with_guarded_checks(give_up: GiveUp, source: str) -> str:
     try:
-        return source and guarded(source)
+        return guarded(source)
     except NotGuarded as error:
-        part.obstacle = part.obstacle or f"a check that fails in it would end the process ({error})"
+        give_up(f"a check that fails in it would end the process ({error})")
         return source
 
 
-def _whole(part: CompiledGraph, source: str) -> str:
+def _whole(give_up: GiveUp, source: str) -> str:
     """The source that a library has once, with what is not inductor's."""
     one_thread = files(__package__).joinpath("one_thread.h").read_text("utf-8")
-    return f"{_with_guarded_checks(part, source) or source}\n{one_thread}"
+    return f"{_with_guarded_checks(give_up, source)}\n{one_thread}"
 
 
 @contextlib.contextmanager
-def kernel_paths(part: CompiledGraph, more: str = "") -> Iterator[list[Path]]:
+def kernel_paths(give_up: GiveUp, more: str = "") -> Iterator[list[Path]]:
     """The libraries of the kernels that inductor's Python wrapper loads while the block runs. more: source
-    that they get."""
+    that they get; give_up: told why they cannot be used."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
     paths: list[Path] = []
@@ -46,9 +46,9 @@ def kernel_paths(part: CompiledGraph, more: str = "") -> Iterator[list[Path]]:
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
         if "main_code" in kwargs:
-            kwargs["main_code"] = _whole(part, kwargs["main_code"] + more)
+            kwargs["main_code"] = _whole(give_up, kwargs["main_code"] + more)
         else:  # the second argument
-            args = (args[0], _whole(part, args[1] + more), *args[2:])
+            args = (args[0], _whole(give_up, args[1] + more), *args[2:])
         kernel = load.__func__(CppPythonBindingsCodeCache, *args, **kwargs)
         paths.append(Path(kernel.__self__.__file__))
         return kernel
@@ -61,8 +61,9 @@ def kernel_paths(part: CompiledGraph, more: str = "") -> Iterator[list[Path]]:
 
 
 @contextlib.contextmanager
-def library_paths(part: CompiledGraph, operators: str, more: str = "") -> Iterator[list[Path]]:
-    """The shared libraries inductor's C++ wrapper loads while the block runs. more: source that they get.
+def library_paths(give_up: GiveUp, operators: str, more: str = "") -> Iterator[list[Path]]:
+    """The shared libraries inductor's C++ wrapper loads while the block runs. more: source that they get;
+    give_up: told why they cannot be used.
 
     An operator without a C function is called through Python. The source names a module of inductor's
     for that; the library gets one of the runtime's instead.
@@ -77,8 +78,9 @@ def library_paths(part: CompiledGraph, operators: str, more: str = "") -> Iterat
         main = kwargs["main_code"].replace("torch._inductor.codecache", operators)
         main = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", main)
         main = with_direct_entry(main, kwargs.get("num_outputs", -1))
-        kwargs["main_code"] = _whole(part, main + more)
-        kwargs["kernel_code"] = _with_guarded_checks(part, kwargs.get("kernel_code"))
+        kwargs["main_code"] = _whole(give_up, main + more)
+        if kwargs.get("kernel_code"):
+            kwargs["kernel_code"] = _with_guarded_checks(give_up, kwargs["kernel_code"])
         entry = load(*args, **kwargs)
         paths.append(Path(entry.__self__.__file__))
         return entry

@@ -12,7 +12,7 @@ from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
 from hatch_precompile.lower.guards.words import words_of
 from hatch_precompile.lower.native.library import NativeGuards
-from hatch_precompile.records import GUARDS, MARSHAL, EntryRecord
+from hatch_precompile.records import GUARDS, MARSHAL, CapturedEntry
 
 __all__ = ["LoweredEntry", "modules_named", "write_entry"]
 
@@ -45,7 +45,7 @@ def write_entry(
     entrypoint: str,
     dispatch: tuple[int, int],
     native_guards: NativeGuards,
-) -> EntryRecord:
+) -> CapturedEntry:
     """Write the files of an entry below a directory. dispatch: the keys of the thread that was traced;
     native_guards: gets its guard."""
     guards, code = entry.guards, entry.code
@@ -70,7 +70,7 @@ def write_entry(
         "inputs": entry.inputs,
         "modules": modules_named(guards.constants, list(code.globals.values()), inputs=entry.inputs),
     }
-    record = EntryRecord(
+    record = CapturedEntry(
         data=f"{place}.entry",
         head=f"{place}.head",
         source=f"{place}.guards.txt",

@@ -1,7 +1,6 @@
-"""The manifest of a bundle as structures: every value has its type and its range.
+"""The manifest of a bundle as structures, on top of what captures have (records.py); and reading one.
 
-docs/bundle-format.md says what each means. What is missing has a default, so that a manifest of another
-format can be shown; `whole.py` says whether one is all that it must be.
+`whole.py` says whether one is all that it must be.
 """
 
 from __future__ import annotations
@@ -13,16 +12,23 @@ from msgspec import Meta, Struct
 
 from hatch_precompile.errors import OutsideError
 from hatch_precompile.formatting import in_bytes
+from hatch_precompile.records import (
+    EntryRecord,
+    FrameRecord,
+    GraphRecord,
+    Number,
+    Reference,
+    ResumeRecord,
+    SkippedFrame,
+)
 from hatch_precompile.runtime import runtime
 
 __all__ = [
     "INDEX_FORMAT",
     "MOST",
-    "ConstantRecord",
-    "EntryRecord",
+    "BundledEntry",
+    "BundledFrame",
     "EntrypointRecord",
-    "FrameRecord",
-    "GraphRecord",
     "Index",
     "IndexedCell",
     "Manifest",
@@ -30,8 +36,6 @@ __all__ = [
     "LeftOutRecord",
     "Part",
     "Recipe",
-    "ResumeRecord",
-    "SkippedRecord",
     "VariantRecord",
     "read_index",
     "read_manifest",
@@ -47,11 +51,6 @@ Kind = TypeVar("Kind")
 
 _KEYS = ("built_with", "variants", "entrypoints", "frames", "graphs", "resumes", "files")
 
-Number = Annotated[int, Meta(ge=0, lt=1 << 31)]
-Size = Annotated[int, Meta(ge=0, lt=1 << 48)]
-Reference = tuple[str, list[Any]]
-Place = tuple[str, list[Any], str]
-
 
 class NoShardError(OutsideError):
     """A manifest says that it is of a shard, and not of which."""
@@ -61,11 +60,6 @@ class VariantRecord(Struct, frozen=True):
     name: str = ""
     backend: str = ""
     requires: list[str] = []
-
-
-class SkippedRecord(Struct, frozen=True):
-    function: str = ""
-    reason: str = ""
 
 
 class Recipe(Struct, frozen=True, omit_defaults=True):
@@ -87,81 +81,21 @@ class EntrypointRecord(Struct, frozen=True):
     samples: Number = 0
     recipe: Recipe | None = None
     made_from: dict[str, str] | None = None
-    skipped: list[SkippedRecord] = []
+    skipped: list[SkippedFrame] = []
     rounded: dict[str, str] = {}
     frames: list[Number] = []
 
 
-class EntryRecord(Struct, frozen=True):
-    data: str = ""
-    source: str = ""
-    guards: str = ""
-    graphs: list[Number] = []
-    sample: Number = 0
-    checks: Number = 0
-    dropped: Number = 0
-    rebound: Number = 0
-    by_kind: dict[str, Number] = {}
-    native: bool = False
+class BundledEntry(EntryRecord, frozen=True):
+    """The first of its entrypoint's graphs and resume functions, too, among all of the bundle."""
+
     first_graph: Number = 0
     first_resume: Number = 0
 
 
-class FrameRecord(Struct, frozen=True):
-    qualname: str = ""
-    module: str = ""
-    functions: list[Place] = []
-    code: Place | None = None
-    resume: Number | None = None
+class BundledFrame(FrameRecord, Struct, frozen=True):
     heads: str = ""
-    entries: list[EntryRecord] = []
-
-
-class ConstantRecord(Struct, frozen=True, omit_defaults=True):
-    file: str
-    dtype: str
-    size: list[Size]
-    name: str = ""
-
-
-class GraphRecord(Struct, frozen=True):
-    libraries: dict[str, str] = {}
-    inputs: Number = 0
-    outputs: Number = 0
-    readable: str = ""
-    scalar_outputs: list[Number] = []
-    input_outputs: dict[Number, Number] = {}
-    view_outputs: dict[Number, Number] = {}
-    detached_outputs: dict[Number, bool] = {}
-    direct: bool = False
-    written_inputs: list[Number] = []
-    copied_inputs: list[Number] = []
-    changes_inputs: bool = False
-    unwrapped_inputs: dict[Number, list[list[str]]] = {}
-    rounded: dict[str, str] = {}
-    hidden_weights: bool = False
-    weights: dict[str, str] = {}
-    constants: list[ConstantRecord] = []
-    python: dict[str, str] = {}
-    kernels: dict[str, list[str]] = {}
-    why_python: str = ""
-    disable_autocast: bool = False
-    disable_grad: bool = False
-    backward: GraphRecord | None = None
-    wrapping: str = ""
-    why_wrapped: str = ""
-
-    def files(self) -> dict[str, list[str]]:
-        """Variant to the files it is called through: its library, or a Python wrapper and its kernels."""
-        found = {variant: [path] for variant, path in self.libraries.items()}
-        return found | {
-            variant: [path, *self.kernels.get(variant, [])] for variant, path in self.python.items()
-        }
-
-
-class ResumeRecord(Struct, frozen=True):
-    code: str = ""
-    module: str = ""
+    entries: list[BundledEntry] = []
 
 
 class Part(Struct, frozen=True):
@@ -187,7 +121,7 @@ class Manifest(Struct, frozen=True):
     built_with: dict[str, str] = {}
     variants: list[VariantRecord] = []
     entrypoints: list[EntrypointRecord] = []
-    frames: list[FrameRecord] = []
+    frames: list[BundledFrame] = []
     graphs: list[GraphRecord] = []
     resumes: list[ResumeRecord] = []
     files: dict[str, str] = {}

@@ -12,13 +12,13 @@ from packaging.version import InvalidVersion, Version
 from hatch_precompile.config.model import RESERVED, Entrypoint
 from hatch_precompile.errors import OutsideError
 from hatch_precompile.outside.manifests import (
+    BundledEntry,
+    BundledFrame,
     EntrypointRecord,
-    EntryRecord,
-    FrameRecord,
-    GraphRecord,
     Manifest,
 )
 from hatch_precompile.outside.names import is_below
+from hatch_precompile.records import GraphRecord
 
 __all__ = ["FORMAT", "check_whole", "configured", "is_of_a_capture"]
 
@@ -209,7 +209,7 @@ def _starts(names: Iterable[str]) -> dict[str, range]:
     return found
 
 
-def _of_frame(manifest: Manifest, frame: FrameRecord) -> Iterator[str]:
+def _of_frame(manifest: Manifest, frame: BundledFrame) -> Iterator[str]:
     yield from _of_file(manifest, frame.heads, "heads")
     yield from _of_module(frame.module)
     for module, _, _ in [*frame.functions, *([frame.code] if frame.code else [])]:
@@ -219,7 +219,7 @@ def _of_frame(manifest: Manifest, frame: FrameRecord) -> Iterator[str]:
 
 
 def _of_entry(
-    manifest: Manifest, entry: EntryRecord, graphs: dict[str, range], resumes: dict[str, range]
+    manifest: Manifest, entry: BundledEntry, graphs: dict[str, range], resumes: dict[str, range]
 ) -> Iterator[str]:
     yield from _of_file(manifest, entry.data, "entry")
     yield from _of_file(manifest, entry.source, "source")

@@ -11,22 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells, heads_of, verified
 from hatch_precompile.errors import BuildError
-from hatch_precompile.outside import manifests
+from hatch_precompile.outside.manifests import BundledEntry, BundledFrame, EntrypointRecord
 from hatch_precompile.outside.whole import is_of_a_capture
-from hatch_precompile.records import (
-    CAPTURE,
-    Capture,
-    EntryRecord,
-    FrameRecord,
-    GraphRecord,
-    ResumeRecord,
-    SkippedFrame,
-)
+from hatch_precompile.records import CAPTURE, Capture, CapturedEntry, CapturedFrame, GraphRecord
 
 __all__ = ["Earlier", "find_earlier"]
 
@@ -84,7 +76,7 @@ class _Unpacking:
     def __init__(
         self,
         earlier: Earlier,
-        record: manifests.EntrypointRecord,
+        record: EntrypointRecord,
         made_from: dict[str, str],
         directory: Path,
     ) -> None:
@@ -116,19 +108,19 @@ class _Unpacking:
                 )
             ],
             resumes=[
-                ResumeRecord(self._taken(each.code), each.module)
+                replace(each, code=self._taken(each.code))
                 for each in self.manifest.resumes
                 if each.code.startswith(self.prefix)
             ],
             seconds=0.0,
-            skipped=[SkippedFrame(each.function, each.reason) for each in self.record.skipped],
+            skipped=self.record.skipped,
             made_from=self.made_from,
             taken_from=self.wheel,
         )
         (self.directory / CAPTURE).write_bytes(msgspec.json.encode(result))
         return result
 
-    def _frame(self, frame: manifests.FrameRecord) -> FrameRecord:
+    def _frame(self, frame: BundledFrame) -> CapturedFrame:
         entries, first_resume = [], 0
         for entry, head in zip(frame.entries, heads_of(self.bundle, frame), strict=True):
             if not entry.data.startswith(self.prefix):  # of another entrypoint with the same frame
@@ -138,77 +130,27 @@ class _Unpacking:
         resume = None if frame.resume is None else frame.resume - first_resume
         if resume is not None and resume < 0:
             raise ManifestError(f"{frame.heads} has a resume function of another entrypoint")
-        return FrameRecord(
-            qualname=frame.qualname,
-            module=frame.module,
-            functions=[list(place) for place in frame.functions],
-            code=None if frame.code is None else list(frame.code),
-            resume=resume,
-            entries=entries,
-        )
+        fields = {**asdict(frame), "resume": resume, "entries": entries}
+        del fields["heads"]
+        return CapturedFrame(**fields)
 
-    def _entry(self, entry: manifests.EntryRecord, head: bytes) -> EntryRecord:
-        data = self._taken(entry.data)
+    def _entry(self, entry: BundledEntry, head: bytes) -> CapturedEntry:
+        fields = asdict(entry)
+        fields["data"] = data = self._taken(entry.data)
+        fields["source"] = self._taken(entry.source)
+        fields["guards"] = self._taken(entry.guards) if entry.guards else ""
+        fields["graphs"] = [graph - fields["first_graph"] for graph in entry.graphs]
+        del fields["first_graph"], fields["first_resume"]
         name = data.removesuffix(".entry") + ".head"
         self._write(name, head)
-        return EntryRecord(
-            data=data,
-            head=name,
-            source=self._taken(entry.source),
-            graphs=[graph - entry.first_graph for graph in entry.graphs],
-            sample=entry.sample,
-            checks=entry.checks,
-            dropped=entry.dropped,
-            rebound=entry.rebound,
-            by_kind=entry.by_kind,
-            native=entry.native,
-            guards=self._taken(entry.guards) if entry.guards else "",
-        )
+        return CapturedEntry(**fields, head=name)
 
-    def _graph(self, graph: manifests.GraphRecord, name: str) -> GraphRecord:
+    def _graph(self, graph: GraphRecord, name: str) -> GraphRecord:
         """A graph's record. `name` starts the names of its files; what is equal to another graph's library
         is stored once, and comes back to its own place."""
         if graph.readable != f"{self.prefix}{name}.txt":
             raise ManifestError(f"{graph.readable} is not in its place, {self.prefix}{name}.txt")
-        kept = {
-            key: value
-            for key, value in asdict(graph).items()
-            if key not in ("constants", "backward", "wrapping")
-        }
-        return GraphRecord(
-            **{
-                **kept,
-                "libraries": {
-                    variant: self._taken(stored, f"{name}-{variant}.so")
-                    for variant, stored in graph.libraries.items()
-                },
-                "kernels": {
-                    variant: [
-                        self._taken(each, f"{name}-{variant}-{number}.so")
-                        for number, each in enumerate(stored)
-                    ]
-                    for variant, stored in graph.kernels.items()
-                },
-                "python": {
-                    variant: self._taken(stored, f"{name}-{variant}.py")
-                    for variant, stored in graph.python.items()
-                },
-                "weights": {
-                    variant: self._taken(stored, f"{name}-{variant}.weights")
-                    for variant, stored in graph.weights.items()
-                },
-                "readable": self._taken(graph.readable, f"{name}.txt"),
-            },
-            constants=[
-                {
-                    **msgspec.to_builtins(constant),
-                    "file": self._taken(constant.file, f"{name}-constant-{number}.bin"),
-                }
-                for number, constant in enumerate(graph.constants)
-            ],
-            wrapping=self._taken(graph.wrapping, f"{name}.wrapping") if graph.wrapping else "",
-            backward=self._graph(graph.backward, f"{name}-backward") if graph.backward else None,
-        )
+        return graph.with_files(lambda end, stored: self._taken(stored, f"{name}{end}"))
 
     def _taken(self, stored: str, name: str | None = None) -> str:
         """Copy a file of the bundle, by default to its own place; returns that."""

@@ -70,7 +70,7 @@ def called(
 
 def test_they_take_both_as_they_lie(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     inputs = given()
-    assert not save_graph(tmp_path, mostly_weights, inputs).why_python
+    assert not save_graph(tmp_path, mostly_weights, inputs).record.why_python
     graph = load_graph(tmp_path)
     found, orders = called(capfd, lambda: graph(**inputs))
     assert orders["256x256x5x5", "abcd"] == 1
@@ -93,7 +93,7 @@ def test_a_graph_that_gets_a_python_wrapper(
 
     monkeypatch.setattr(compiling, "_require_handles", refuse)
     inputs = given()
-    assert save_graph(tmp_path, mostly_weights, inputs).why_python == "no C++"
+    assert save_graph(tmp_path, mostly_weights, inputs).record.why_python == "no C++"
     graph = load_graph(tmp_path)
     found, orders = called(capfd, lambda: graph(**inputs))
     assert orders["256x256x3x3", "abcd"] == 3

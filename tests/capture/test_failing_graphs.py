@@ -28,9 +28,9 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compile_graphs(place: Path) -> None:
     for name, size, requires in (("small", SMALL, None), ("large", LARGE, None), ("scalar", LARGE, ())):
         inputs = failing.lookups_inputs(size)
-        assert not save_graph(place / name, failing.lookups, inputs, requires=requires).why_python
+        assert not save_graph(place / name, failing.lookups, inputs, requires=requires).record.why_python
     w, emb, row = (failing.lookups_inputs(LARGE)[name] for name in ("w", "emb", "row"))
-    assert save_graph(place / "python", failing.in_python, {"w": w, "emb": emb, "row": row}).why_python
+    assert save_graph(place / "python", failing.in_python, {"w": w, "emb": emb, "row": row}).record.why_python
     total = torch.zeros(8)
     assert save_graph(
         place / "changing", failing.changing, {"w": w, "row": row, "total": total}

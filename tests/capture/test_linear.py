@@ -86,7 +86,7 @@ def test_layers_give_the_same_on_both(
     tmp_path: Path, processor: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     given = inputs()
-    assert not save_graph(tmp_path, layers, given).why_python
+    assert not save_graph(tmp_path, layers, given).record.why_python
     graph = load_graph(tmp_path)
     found, times = called(capfd, lambda: graph(**given))
     assert times == (0 if processor == "Intel's processor" else 8)

@@ -19,6 +19,7 @@ from hatch_precompile.errors import BuildError
 from hatch_precompile.inductor import CompiledGraph, compile_graph
 from hatch_precompile.inductor.autograd import Wrappers
 from hatch_precompile.lower.graphs import write_graph
+from hatch_precompile.records import GraphRecord
 from hatch_precompile.torch_versions import way
 from tests.support.hardware import a_variant
 
@@ -116,8 +117,8 @@ def refused_at_first(**facts: Any) -> Callable[[], Any]:
 
 def test_one_that_the_cpp_wrapper_refuses_has_a_python_wrapper(graph: Callable[..., CompiledGraph]) -> None:
     made = graph(refused_at_first())
-    assert (made.obstacle, made.libraries, made.why_python) == ("", {}, "no such thing in C++")
-    assert made.python == {"native": "def call(args):\n    return ()"}
+    assert (made.obstacle, made.libraries, made.record.why_python) == ("", {}, "no such thing in C++")
+    assert made.python["native"].source == "def call(args):\n    return ()"
 
 
 def test_constants_that_are_no_tensors(graph: Callable[..., CompiledGraph]) -> None:
@@ -157,25 +158,29 @@ def test_a_backward_that_was_left_for_later(monkeypatch: pytest.MonkeyPatch) -> 
         [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in parameters]
     )
     monkeypatch.setattr(runtime_wrappers.AOTDispatchAutograd, "post_compile", staticmethod(post_compile))
-    graph = CompiledGraph()
-    with Wrappers(graph).watched():
+    obstacles: list[str] = []
+    wrappers = Wrappers(obstacles.append)
+    with wrappers.watched():
         wrapper = runtime_wrappers.AOTDispatchAutograd
         wrapper.post_compile(**given) if one_by_one else wrapper.post_compile(types.SimpleNamespace(**given))
-    assert graph.obstacle == "its backward was not compiled"
+    wrappers.finish(has_backward=False)
+    assert obstacles == ["its backward was not compiled"]
 
 
 def test_wrappers_that_cannot_be_stored() -> None:
-    graph = CompiledGraph(why_wrapped="it uses tensor subclasses")
-    wrappers = Wrappers(graph)
+    obstacles: list[str] = []
+    wrappers = Wrappers(obstacles.append)
+    wrappers.record = GraphRecord(why_wrapped="it uses tensor subclasses")
     wrappers.config = types.SimpleNamespace(
         num_params_buffers=0, aot_id=0, keep_inference_input_mutations=True, dynamic_shapes=False
     )
     wrappers.steps.append(("AOTDispatchSubclassWrapper", {"meta": lambda: None}, None))
-    wrappers.finish()
-    assert graph.obstacle.startswith("it uses tensor subclasses, and Can't ")
+    wrappers.finish(has_backward=False)
+    (obstacle,) = obstacles
+    assert obstacle.startswith("it uses tensor subclasses, and Can't ")
 
 
 def test_a_constant_that_is_not_in_main_memory(tmp_path: Path) -> None:
-    graph = CompiledGraph(constants=[torch.empty(2, device="meta")])
+    graph = CompiledGraph(GraphRecord(), {}, {}, {"c": torch.empty(2, device="meta")}, {}, "")
     with pytest.raises(BuildError, match=r"^a constant of a graph is on meta; only cpu is supported$"):
         write_graph(graph, tmp_path, "0")

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from hatch_precompile.outside.effects import refusing_effects
-from hatch_precompile.records import CAPTURE, Capture, EntryRecord, FrameRecord
+from hatch_precompile.records import CAPTURE, Capture, CapturedEntry, CapturedFrame
 from hatch_precompile.reuse.made_from import what_has_changed
 
 NOW = dict.fromkeys(("configuration", "variants", "compiler", "settings", "samples"), "same")
 
 
 def capture(folder: Path, data: bytes) -> None:
-    entry = EntryRecord("0.entry", "0.head", "0.txt", [], 0, 1, 0, 0, {}, False)
-    frame = FrameRecord("f", "p", [], None, None, [entry])
+    entry = CapturedEntry("0.entry", "0.txt", checks=1, head="0.head")
+    frame = CapturedFrame("f", "p", entries=[entry])
     made = {**NOW, "sources": "0" * 16}
     whole = Capture("f", "p:f", ("p", []), "function", 1, [frame], [], [], 0.0, made_from=made)
     (folder / CAPTURE).write_bytes(msgspec.json.encode(whole))

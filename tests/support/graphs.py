@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import msgspec
 import torch
 
 from hatch_precompile.backends.x86_64.other_processors import OtherProcessors
@@ -34,7 +35,6 @@ def save_graph(
     fixed_weights: bool = False,
 ) -> Any:
     """Compile a function's one graph with a build's settings and write it; requires: of the variant."""
-    from hatch_precompile.bundle.writer import _placed
     from hatch_precompile.inductor import compile_graph
     from hatch_precompile.lower.graphs import write_graph
 
@@ -54,7 +54,8 @@ def save_graph(
     assert not graph.obstacle, graph.obstacle
     files = directory / "files"
     files.mkdir(parents=True)
-    record = _placed(write_graph(graph, files, "graph"), files.name)
+    written = write_graph(graph, files, "graph")
+    record = msgspec.to_builtins(written.with_files(lambda _, path: f"{files.name}/{path}"))
     digests = {
         f"files/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files.iterdir()
     }

@@ -23,10 +23,10 @@ from hatch_precompile.config import load
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.records import (
     Capture,
+    CapturedEntry,
+    CapturedFrame,
     Conditions,
-    EntryRecord,
     FixedValue,
-    FrameRecord,
     GraphRecord,
     SkippedFrame,
     TensorInput,
@@ -62,8 +62,8 @@ CONFIG = load(
 )
 
 
-def entry(number: int, graphs: list[int], *, native: bool = True) -> EntryRecord:
-    return EntryRecord(
+def entry(number: int, graphs: list[int], *, native: bool = True) -> CapturedEntry:
+    return CapturedEntry(
         data=f"entries/{number}.entry",
         head=f"entries/{number}.head",
         source=f"entries/{number}.guards.txt",
@@ -94,9 +94,7 @@ ENCODER = Capture(
     home=("textmodel.model", [("a", "Encoder")]),
     kind="module class",
     samples=2,
-    frames=[
-        FrameRecord("Encoder.forward", "textmodel.model", [], None, None, [entry(0, [0]), entry(1, [1])])
-    ],
+    frames=[CapturedFrame("Encoder.forward", "textmodel.model", entries=[entry(0, [0]), entry(1, [1])])],
     graphs=[graph(0), graph(1)],
     resumes=[],
     seconds=12.0,
@@ -122,7 +120,7 @@ TRAINING = Capture(
     home=("textmodel.model", [("a", "Encoder")]),
     kind="module class",
     samples=1,
-    frames=[FrameRecord("Encoder.forward", "textmodel.model", [], None, None, [entry(0, [0], native=False)])],
+    frames=[CapturedFrame("Encoder.forward", "textmodel.model", entries=[entry(0, [0], native=False)])],
     graphs=[graph(0, why_wrapped="it computes gradients")],
     resumes=[],
     seconds=9.0,
@@ -331,7 +329,7 @@ class TestMisses:
         entrypoint, captured = CAPTURES[0]
         only = Capture(**{name: getattr(captured, name) for name in captured.__struct_fields__} | {
             "conditions": {"entries/0.entry": Conditions([IDS])},
-            "frames": [FrameRecord("f", "m", [], None, None, captured.frames[0].entries[:1])],
+            "frames": [CapturedFrame("f", "m", entries=captured.frames[0].entries[:1])],
         })  # fmt: skip
         advice = {each.calls: each.remedy for each in expected_misses(entrypoint, only).advice}
         assert "with min = 1 a size of 1" in advice["The size of dimension 0 of input_ids is not 2 to 64."]

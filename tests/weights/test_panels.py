@@ -168,7 +168,7 @@ def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtyp
     model.weight.data[0], inputs[1][0], inputs[1][1] = -128, least, most
     call, graph, steps = compiled(model, of, *inputs)
     assert steps.count("aten.contiguous.default") == 1
-    assert graph.rounded == {of.name: "int8"}
+    assert graph.record.rounded == {of.name: "int8"}
     answers = [*call(), *in_the_other_way(call, graph, of)]
     with torch.no_grad():
         for x, answer in zip(inputs * 2, answers, strict=True):
@@ -221,7 +221,7 @@ def test_bfloat16_is_rounded_once_and_summed_in_float32(
         model, of, *inputs, torch.randn(few + 1, inner, dtype=dtype), precision="medium"
     )
     assert steps.count("aten.contiguous.default") == steps.count("mkldnn._reorder_linear_weight.default") == 1
-    assert graph.rounded == {of.name: "bfloat16"}
+    assert graph.record.rounded == {of.name: "bfloat16"}
     answers, ran = products_of_onednn(call, capfd)
     assert ran == [f"mb{few + 1}ic{inner}oc{outer}"]
     others = in_the_other_way(call, graph, of)
@@ -291,7 +291,7 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
     ]
     for model, x in cases:
         call, graph, steps = compiled(model, native, x)
-        assert graph.why_python == "no C++"
+        assert graph.record.why_python == "no C++"
         assert "x86_64:packed_here" not in steps
         with torch.no_grad():
             torch.testing.assert_close(list(call()), model(x))

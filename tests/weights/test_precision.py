@@ -102,7 +102,7 @@ class Compiled:
         self.types = [re.search("wei[:_]([a-z0-9]+)", line)[1] for line in ran]  # type: ignore[index]
         self.ran = ran
         (self.graph,) = graphs
-        assert not self.graph.obstacle and not self.graph.why_python
+        assert not self.graph.obstacle and not self.graph.record.why_python
         self.steps = {
             variant: [name for name, *_ in plan.steps] for variant, plan in self.graph.plans.items()
         }
@@ -184,7 +184,7 @@ def test_a_variant_without_bfloat16_stays_as_it_is(
     assert "bf16" not in found.types
     torch.testing.assert_close(found.answer, eager(model, x), rtol=1e-4, atol=1e-4)
     assert set(found.graph.libraries) == {"without", "with"}
-    assert found.graph.rounded == {"with": "bfloat16"}
+    assert found.graph.record.rounded == {"with": "bfloat16"}
     assert found.steps == {
         "without": ["mkldnn._reorder_linear_weight.default"] * 2,
         "with": ["aten._to_copy.default", "mkldnn._reorder_linear_weight.default"] * 2,

@@ -117,7 +117,7 @@ def compiled(model: nn.Module, *inputs: torch.Tensor) -> tuple[CompiledGraph, An
     with torch.no_grad(), settings_of_a_build():
         answer = torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)
     (graph,) = graphs
-    assert not graph.obstacle and not graph.why_python
+    assert not graph.obstacle and not graph.record.why_python
     (plan,) = graph.plans.values()
     return graph, answer, [name for name, *_ in plan.steps]
 

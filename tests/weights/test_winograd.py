@@ -238,7 +238,7 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
     torch.manual_seed(0)
     for model, x in ((Normed(32), torch.randn(2, 32, 9, 9)), (Making(), torch.randn(1, 16, 10, 10))):
         call, graph, steps = compiled(model, variant("native"), x)
-        assert graph.why_python == "no C++"
+        assert graph.record.why_python == "no C++"
         assert "x86_64:in_points" in steps
         assert STEP not in steps
         with torch.no_grad():
@@ -262,7 +262,7 @@ def test_it_sees_what_torch_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_
 
     given = {"x": torch.randn(1, 16, 9, 9), "weight": weight}
     graph = save_graph(tmp_path, seen, given, fixed_weights=True)
-    assert graph.kernels and graph.plans
+    assert graph.python and graph.plans
     kernel = next(path for path in sorted(tmp_path.rglob("*.so")))
     assert hasattr(ctypes.PyDLL(str(kernel)), "precompiled_watch")
     call = load_graph(tmp_path)
