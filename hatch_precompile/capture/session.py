@@ -33,6 +33,7 @@ from hatch_precompile.lower.conditions import conditions_of, require_free
 from hatch_precompile.lower.entries import LoweredEntry, write_entry
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards.function import lower_guards
+from hatch_precompile.lower.inputs.kinds import Dependency
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.native.library import NativeGuards
@@ -112,7 +113,7 @@ class _Session:
         self.resume_records: list[ResumeRecord] = []
         self.conditions: dict[str, Conditions] = {}
         self.native_guards = NativeGuards()
-        self.inputs: list[Any] = []
+        self.inputs: list[Dependency] = []
         self.memory: list[tuple[list[str], list[str]]] = []  # of each graph, as Inputs.memory
         self.obstacles: dict[int, Unsupported] = {}  # of graphs, by number: why it cannot be carried
         self.bare = 0  # entries of calls without an operation

@@ -4,6 +4,7 @@ guard (`.words`), and the guard for people (`source`)."""
 from __future__ import annotations
 
 import marshal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,11 @@ from typing import Any
 from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
 from hatch_precompile.lower.guards.words import words_of
+from hatch_precompile.lower.inputs.kinds import Dependency, modules_referred_to
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.records import GUARDS, MARSHAL, CapturedEntry
 
 __all__ = ["LoweredEntry", "modules_named", "write_entry"]
-
-# Kinds of inputs (docs/bundle-format.md) that begin with a module's name.
-_OF_A_MODULE = {
-    *("function", "file", "global", "value", "path", "table", "builtins", "absent", "attribute"),
-}
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class LoweredEntry:
     sample: int
     guards: LoweredGuards
     code: LoweredCode
-    inputs: tuple[Any, ...]
+    inputs: tuple[Dependency, ...]
     graphs: list[int]
 
 
@@ -67,7 +64,7 @@ def write_entry(
         "state": guards.state,
         "dispatch": dispatch,
         "globals": code.globals,
-        "inputs": entry.inputs,
+        "inputs": tuple(each.encoded() for each in entry.inputs),
         "modules": modules_named(guards.constants, list(code.globals.values()), inputs=entry.inputs),
     }
     record = CapturedEntry(
@@ -91,26 +88,6 @@ def write_entry(
     return record
 
 
-def modules_named(*parts: Any, inputs: Any = ()) -> tuple[str, ...]:
-    """Every module a reference in encoded constants starts from, and those of the inputs."""
-    found: set[str] = set()
-
-    def look(value: Any) -> None:
-        if isinstance(value, (tuple, list)):
-            if len(value) == 4 and value[0] == "ref":
-                found.add(value[1])
-            for item in value:
-                look(item)
-
-    look(parts)
-    for kind, *record in inputs:
-        if kind in _OF_A_MODULE:
-            named = {record[0]}
-        elif kind == "classes":
-            named = {module for module, _, _ in record[2]}
-        else:
-            look(record)
-            named = set()
-        # A module of torch's own that is not imported there has not been changed there either.
-        found |= {module for module in named if module.partition(".")[0] != "torch"}
-    return tuple(sorted(found))
+def modules_named(*constants: Any, inputs: Iterable[Dependency] = ()) -> tuple[str, ...]:
+    """Every module that a reference in encoded constants starts from, and those of the inputs."""
+    return tuple(sorted(modules_referred_to(constants).union(*(each.modules() for each in inputs))))

@@ -23,6 +23,7 @@ from hatch_precompile.backends.base import Variant
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError
 from hatch_precompile.inductor import compiler_settings
+from hatch_precompile.lower.inputs.kinds import Dependency, Function, dependency
 from hatch_precompile.outside.effects import refusing_effects
 from hatch_precompile.records import CAPTURE, Capture
 from hatch_precompile.runtime import runtime
@@ -58,21 +59,18 @@ def made_from(
     return {name: _digest(_plain(value)) for name, value in parts.items()}
 
 
-def sources_of(inputs: Iterable[Any]) -> str:
+def sources_of(dependencies: Iterable[Dependency]) -> str:
     """The text of every function that was traced, and where it stands: tracebacks and the readable graphs
-    have both. Raises Stale where one is gone.
-
-    inputs: the records of entries
-    """
+    have both. Raises Stale where one is gone."""
     references = runtime("references")
     found = set()
-    for kind, *record in inputs:
-        if kind != "function" or record[0].partition(".")[0] == "torch":
+    for each in dependencies:
+        if not isinstance(each, Function) or each.module.partition(".")[0] == "torch":
             continue
-        function = references.resolve(record[0], record[1])
+        function = references.resolve(each.module, each.steps)
         code = function if isinstance(function, CodeType) else getattr(function, "__code__", None)
         if code is not None:
-            found.add((record[0], repr(record[1]), code.co_firstlineno, code.co_linetable, _text(code)))
+            found.add((each.module, repr(each.steps), code.co_firstlineno, code.co_linetable, _text(code)))
     return _digest(sorted(found))
 
 
@@ -98,15 +96,15 @@ def what_has_changed(earlier: Path, now: Mapping[str, str]) -> str:
 
 def _sources_of(captured: Capture, folder: Path) -> str:
     """The digest of the sources that a capture was traced from, if its entries' inputs are as they were."""
-    records: list[Any] = []
+    dependencies: list[Dependency] = []
     for frame in captured.frames:
         for entry in frame.entries:
             data = marshal.loads((folder / entry.data).read_bytes())
             for module in data["modules"]:
                 importlib.import_module(module)
             runtime("inputs").check_inputs(data["inputs"])
-            records += data["inputs"]
-    return sources_of(records)
+            dependencies += map(dependency, data["inputs"])
+    return sources_of(dependencies)
 
 
 def _digest(value: Any) -> str:

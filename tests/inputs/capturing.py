@@ -89,7 +89,9 @@ def captured(
             "state": lowered.state,
             "dispatch": keys,
         }
-        records, data = marshal.loads(marshal.dumps((inputs.records, data), 2))
+        records, data = marshal.loads(
+            marshal.dumps((tuple(each.encoded() for each in inputs.records), data), 2)
+        )
         cells = tuple(types.CellType() for _ in trace.code.co_freevars)
         signature = inspect.signature(types.FunctionType(trace.code, {}, None, None, cells))
         bound = signature.bind_partial(

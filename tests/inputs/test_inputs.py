@@ -12,6 +12,8 @@ import enum
 import functools
 import importlib
 import importlib.metadata
+import inspect
+import marshal
 import operator
 import pickle
 import platform
@@ -32,8 +34,10 @@ from torch.nn.attention import SDPBackend
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.entries import modules_named
+from hatch_precompile.lower.inputs import kinds
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
+from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import Folded, tracing_frames
 from hatch_precompile.tracing.guardtree import GuardNode
 from tests.inputs import things
@@ -656,13 +660,38 @@ def calls(x):
 def test_modules_of_inputs_are_imported_and_words_are_none() -> None:
     """Those of torch are not: what is not imported there nobody has changed."""
     inputs = (
-        ("function", "package.module", (), "", False),
-        ("function", "torch.nn.modules.linear", (), "", False),
-        ("environment", "function", "classes"),
-        ("call", ["ref", "other", (), ""], ["tuple"], ["dict"], 1, "other.asked"),
+        kinds.Function("package.module", (), "", (), False),
+        kinds.Function("torch.nn.modules.linear", (), "", (), False),
+        kinds.Classes((), (), (kinds.ClassRow("of.classes", (), ()), kinds.ClassRow("torch.nn", (), ())), ()),
+        kinds.EnvironmentVariable("function", "classes"),
+        kinds.AnsweredCall(["ref", "other", (), ""], ["tuple"], ["dict"], 1, "other.asked"),
     )
     named = modules_named((("function", "word", "or", "two"),), inputs=inputs)
-    assert named == ("other", "package.module")
+    assert named == ("of.classes", "other", "package.module")
+
+
+def test_the_runtime_has_a_check_for_each_kind_which_takes_its_fields() -> None:
+    checks = runtime("inputs")._CHECKS
+    own = {kind.kind: kind for kind in kinds.Dependency.__subclasses__()}
+    assert own.keys() == checks.keys()
+    for name, kind in own.items():
+        fields = [each.name for each in dataclasses.fields(kind)]
+        taken = list(inspect.signature(checks[name]).parameters)
+        # What is compared is, in a check, what it expects.
+        own_names = {"fingerprint": "expected", "free_variables": "names", "deep": "held", "path": "expected"}
+        own_names |= {"registered": "expected_registered", "found": "expected"}
+        assert [each if each in taken else own_names[each] for each in fields] == taken, name
+
+
+def test_a_dependency_comes_back_from_its_file() -> None:
+    row = kinds.ClassRow("m", (("a", "C"),), (0,))
+    given = [
+        kinds.Classes(("f",), (("m.C", (("f", "1"),)),), (row,), ()),
+        kinds.Function("m", (("a", "f"),), "0", ("x",), True),
+        kinds.EnvironmentVariable("A", None),
+    ]
+    encoded = marshal.loads(marshal.dumps([each.encoded() for each in given], 2))
+    assert [kinds.dependency(each) for each in encoded] == given
 
 
 def test_an_object_that_no_guard_knows_stops_the_build() -> None:

@@ -6,13 +6,13 @@ import collections
 import functools
 import gc
 import re
-import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.looking import attribute, class_name, dict_of, file_of, is_a, modules
+from hatch_precompile.looking import attribute, class_name, dict_of, is_a, modules
+from hatch_precompile.lower.inputs.kinds import Attribute, Dependency, Function, file_dependency
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain, naming
@@ -24,7 +24,6 @@ from hatch_precompile.tracing.tensors import shapes_kernel
 
 __all__ = ["FunctionRecords", "nodes_of"]
 
-Record = tuple[Any, ...]
 Owners = dict[CodeType | FunctionType, tuple[type, tuple[Any, ...]]]
 
 
@@ -39,8 +38,8 @@ class FunctionRecords:
         self.runtime = runtime("inputs")
         self._owners: Owners | None = None
 
-    def of_code(self, codes: Sequence[CodeType]) -> Iterator[Record]:
-        known: dict[tuple[str, tuple[Any, ...]], tuple[str, tuple[str, ...], bool]] = {}
+    def of_code(self, codes: Sequence[CodeType]) -> Iterator[Dependency]:
+        known: dict[Place, Function] = {}
         files: set[str] = set()
         everything = self._everything(codes)
         for code, function, closure, held in everything:
@@ -62,12 +61,14 @@ class FunctionRecords:
                 if place is None:
                     raise _nameless(code)
             text = self.runtime.function_mark(self._found(place), cells, held)
-            known[place] = (text, cells, held)
-        for (module, steps), found in sorted(known.items(), key=repr):
-            yield ("function", module, steps, *found)
-            yield from self.reading.of_function(module, steps, self._found((module, steps)))
+            known[place] = Function(*place, text, cells, held)
+        for each in sorted(known.values(), key=lambda each: repr(each.encoded()[1:])):
+            yield each
+            yield from self.reading.of_function(
+                each.module, each.steps, self._found((each.module, each.steps))
+            )
         for module in sorted(files):
-            yield ("file", module, self.runtime.file_mark(file_of(sys.modules[module])))
+            yield file_dependency(module)
 
     def _everything(
         self, codes: Iterable[CodeType]
@@ -181,7 +182,7 @@ class FunctionRecords:
                 found.add(id(value))
         return found
 
-    def of_attributes(self) -> Iterator[Record]:
+    def of_attributes(self) -> Iterator[Dependency]:
         for function, name in self.folded.looked_at:
             place = self._place(function.__code__, function)
             if place is None:
@@ -190,9 +191,9 @@ class FunctionRecords:
                 module = _module_of(function.__code__, nested=True)
                 if module is None:
                     raise _nameless(function.__code__)
-                yield ("file", module, self.runtime.file_mark(file_of(sys.modules[module])))
+                yield file_dependency(module)
             else:
-                yield ("attribute", *place, name, self.runtime.attribute_mark(function, name))
+                yield Attribute(*place, name, self.runtime.attribute_mark(function, name))
 
 
 def _said(value: Any) -> str:

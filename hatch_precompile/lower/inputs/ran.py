@@ -16,6 +16,7 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import attribute, dict_of, has, is_a, module_of
+from hatch_precompile.lower.inputs.kinds import Dependency, Value
 from hatch_precompile.lower.inputs.origin import is_librarys
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
@@ -23,7 +24,6 @@ from hatch_precompile.tracing import Folded, closure_of
 
 __all__ = ["Reading"]
 
-Record = tuple[Any, ...]
 Way = tuple[Any, ...]  # steps of a reference
 
 _DEEP = 3  # attributes of attributes of a global
@@ -43,14 +43,14 @@ class Reading:
         self.stored = frozenset(name for code in folded.helpers for name in _stored(code))
         self._modules: set[tuple[str, frozenset[str]]] = set()
 
-    def of_modules(self) -> Iterator[Record]:
+    def of_modules(self) -> Iterator[Dependency]:
         for code, own in self._folded.helpers.items():
             module = own.get("__name__", "")
             if dict_of(sys.modules.get(module)) is not own:
                 continue  # generated, as what generated it is
             yield from self._read(module, (), own, _names(code))
 
-    def of_function(self, module: str, steps: Way, function: Any) -> Iterator[Record]:
+    def of_function(self, module: str, steps: Way, function: Any) -> Iterator[Dependency]:
         """What is in objects that a function has in its closure, as default arguments and as attributes."""
         if type(function) is not FunctionType or function.__code__ not in self._folded.helpers:
             return
@@ -75,7 +75,7 @@ class Reading:
 
     def _read(
         self, module: str, way: Way, own: Mapping[str, Any], names: frozenset[str], depth: int = _DEEP
-    ) -> Iterator[Record]:
+    ) -> Iterator[Dependency]:
         """Of a module's dict, or of what an object below it has."""
         for name in sorted(names & own.keys()):
             value: Any = own[name]
@@ -91,11 +91,11 @@ class Reading:
                     self._modules.add((other, names))
                     yield from self._read(other, (), dict_of(value), names)
             elif (found := self._runtime.mark(value, True)) != self._runtime.type_name(type(value)):
-                yield ("value", module, steps, found)
+                yield Value(module, steps, found)
             else:
                 yield from self._held(module, steps, value, depth)
 
-    def _of_class(self, module: str, steps: Way, cls: type, depth: int) -> Iterator[Record]:
+    def _of_class(self, module: str, steps: Way, cls: type, depth: int) -> Iterator[Dependency]:
         try:
             self._namer.reference(cls)
         except Unsupported:
@@ -105,7 +105,7 @@ class Reading:
         for name in sorted(self._names & own.keys()):
             yield from self._held(module, (*steps, ("a", name)), own[name], depth)
 
-    def _held(self, module: str, steps: Way, value: Any, depth: int = _DEEP) -> Iterator[Record]:
+    def _held(self, module: str, steps: Way, value: Any, depth: int = _DEEP) -> Iterator[Dependency]:
         own = self._own(value) if depth else None
         if own is not None:
             yield from self._read(module, steps, own, self._names, depth - 1)

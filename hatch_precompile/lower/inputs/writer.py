@@ -22,6 +22,23 @@ import torch
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import dict_of, file_of, is_a, module_of, qualname_of
 from hatch_precompile.lower.inputs.functions import FunctionRecords, nodes_of
+from hatch_precompile.lower.inputs.kinds import (
+    Absent,
+    AnsweredCall,
+    Builtins,
+    Classes,
+    ClassRow,
+    Dependency,
+    EnvironmentVariable,
+    Global,
+    Installed,
+    Object,
+    Operator,
+    PathGlobal,
+    Prepared,
+    Table,
+    file_dependency,
+)
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
@@ -32,7 +49,6 @@ from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["SPECIAL", "Inputs", "inputs_of"]
 
-Record = tuple[Any, ...]
 
 # How a class answers to Python itself: looked up on it without any name in the code.
 _SPECIAL_WORDS = (
@@ -70,7 +86,7 @@ class Inputs:
     memory: for each graph that writes to inputs, dynamo's names of these tensors, and of its other ones
     """
 
-    records: tuple[Record, ...] = ()
+    records: tuple[Dependency, ...] = ()
     environment: tuple[tuple[str, str | None], ...] = ()
     state: tuple[Call, ...] = ()
     called: frozenset[int] = frozenset()
@@ -118,8 +134,8 @@ def inputs_of(
         *writer.operators(),
         *functions.of_attributes(),
         *writer.objects(),
-        *(("environment", name, value) for name, value in sorted(folded.environment.items())),
-        *(("installed", name, found) for name, found in sorted(folded.installed.items())),
+        *(EnvironmentVariable(*each) for each in sorted(folded.environment.items())),
+        *(Installed(*each) for each in sorted(folded.installed.items())),
         *map(writer.call, folded.calls),
     ]
     state = [call for call in folded.calls if call.state and call.function.__name__ not in _STEADY]
@@ -172,25 +188,26 @@ class _Writer:
         self.runtime = runtime("inputs")
         self._covered: set[int] = set()  # what of the objects a record has the content of
 
-    def helpers(self) -> Iterator[Record]:
+    def helpers(self) -> Iterator[Dependency]:
         """What code that ran while tracing has read."""
         yield from self.reading.of_modules()
         for cls in self.reading.classes(self._taking_part()):
             if not self._needs_no_row(cls):
                 self.reading.files.add(module_of(cls))
         for module in sorted(self.reading.files):
-            yield ("file", module, self.runtime.file_mark(file_of(sys.modules[module])))
+            yield file_dependency(module)
 
     def hiding(self) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
         """For the globals of a module, the names that it must not get."""
         names: dict[str, set[str]] = {}
-        for kind, module, found in self.builtins():
-            names.setdefault(module, set()).update(found if kind == "builtins" else [found])
+        for each in self.builtins():
+            found = each.names if isinstance(each, Builtins) else [each.name]
+            names.setdefault(each.module, set()).update(found)
         for module, hidden in sorted(names.items()):
             if module in sys.modules and module.partition(".")[0] != "torch":
                 yield cast("dict[str, Any]", dict_of(sys.modules[module])), tuple(sorted(hidden))
 
-    def builtins(self) -> Iterator[Record]:
+    def builtins(self) -> Iterator[Builtins | Absent]:
         """Builtins that a global of the same name would hide. Dynamo guards the builtins themselves."""
         names: dict[str, set[str]] = {}
         for module, name in self.folded.builtins:
@@ -199,10 +216,10 @@ class _Writer:
             if found is not None and own and name not in dict_of(found):
                 names.setdefault(module, set()).add(name)
         for module, hidden in sorted(names.items()):
-            yield ("builtins", module, tuple(sorted(hidden)))
-        yield from (("absent", *each) for each in sorted(self.folded.absent))
+            yield Builtins(module, tuple(sorted(hidden)))
+        yield from (Absent(*each) for each in sorted(self.folded.absent))
 
-    def prepared(self, traced: Iterable[CodeType]) -> Iterator[Record]:
+    def prepared(self, traced: Iterable[CodeType]) -> Iterator[Dependency]:
         """Libraries that dynamo itself calls before it goes into their code."""
         file = file_of(sys.modules.get("einops"))
         folder = Path(file or "/").parent
@@ -211,14 +228,14 @@ class _Writer:
             and any(folder in Path(code.co_filename).parents for code in traced)
             and einops_was_prepared()
         ):
-            yield ("prepared", "einops")
+            yield Prepared("einops")
 
-    def operators(self) -> Iterator[Record]:
-        yield from (("operator", *each) for each in sorted(self.folded.operators.items()))
+    def operators(self) -> Iterator[Dependency]:
+        yield from (Operator(*each) for each in sorted(self.folded.operators.items()))
 
     # -- classes ---------------------------------------------------------------------------------
 
-    def classes(self) -> Iterator[Record]:
+    def classes(self) -> Iterator[Dependency]:
         names = self._names()
         taken = set(map(self.runtime.class_name, self._taking_part()))
         bases: dict[tuple[str, Any], int] = {}
@@ -243,12 +260,12 @@ class _Writer:
                     numbers.append(bases.setdefault((name, has), len(bases)))
                     self._covered.update(id(dict_of(base)[key]) for key, _ in has)
                     self._covered.update(map(id, _fields(base)))
-            rows.append((module, tuple(steps), tuple(numbers)))
+            rows.append(ClassRow(module, tuple(steps), tuple(numbers)))
         if rows:
-            rows.sort(key=repr)
-            classes = [runtime("references").resolve(module, steps) for module, steps, _ in rows]
+            rows.sort(key=lambda row: repr(dataclasses.astuple(row)))
+            classes = [runtime("references").resolve(row.module, row.steps) for row in rows]
             registered = self.runtime.registered(dict(enumerate(classes)))
-            yield ("classes", tuple(sorted(names)), tuple(bases), tuple(rows), registered)
+            yield Classes(tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 
     def lacking(self) -> Iterator[tuple[type, int, tuple[str, ...]]]:
         """Of classes that guards can name."""
@@ -303,7 +320,7 @@ class _Writer:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def library_globals(self) -> Iterator[Record]:
+    def library_globals(self) -> Iterator[Dependency]:
         """Dynamo puts no guard on globals of the standard library."""
         for (module, name), where in sorted(self.folded.names.items()):
             value = dict_of(sys.modules[module]).get(name)
@@ -311,7 +328,7 @@ class _Writer:
                 continue  # the environment and functions have records of their own
             if type(value) is dict and value and all(is_a(key, type) for key in value):
                 self._covered.add(id(value))
-                yield ("table", module, name, *self._looked_up(value))
+                yield Table(module, name, *self._looked_up(value))
                 continue
             found = self.runtime.mark(value, True)
             opaque = found == self.runtime.type_name(type(value)) and module_of(type(value)) != "typing"
@@ -323,11 +340,11 @@ class _Writer:
                 )
             self._covered.add(id(value))
             if type(value) is str and Path(value).is_absolute() and not is_python(value):
-                yield ("path", module, name, value)
+                yield PathGlobal(module, name, value)
             else:
-                yield ("global", module, name, found)
+                yield Global(module, name, found)
 
-    def _looked_up(self, table: dict[type, Any]) -> tuple[Record, Record]:
+    def _looked_up(self, table: dict[type, Any]) -> tuple[tuple[tuple[str, Any], ...], tuple[str, ...]]:
         """What it has for classes of the trace, and those that it has nothing for. Others register theirs."""
         met: set[type[Any]] = {
             *_PLAIN,
@@ -338,11 +355,11 @@ class _Writer:
         entries = ((name(cls), mark(table[cls])) for cls in met & table.keys())
         return tuple(sorted(entries)), tuple(sorted(map(name, met - table.keys())))
 
-    def objects(self) -> Iterator[Record]:
+    def objects(self) -> Iterator[Dependency]:
         """Instances that the trace met without a guard on them."""
         for value in self.folded.objects.values():
             if is_a(value, enum.Enum):
-                yield ("object", self.namer.reference(value))
+                yield Object(self.namer.reference(value))
             elif id(value) in self._covered or is_a(value, re.Match, type, os._Environ):
                 continue
             elif self._needs_no_row(type(value)):
@@ -354,7 +371,7 @@ class _Writer:
                     "Make it an attribute of the model, or a global of the module that uses it.",
                 )
 
-    def call(self, call: Call) -> Record:
+    def call(self, call: Call) -> AnsweredCall:
         name = f"{call.function.__module__}.{call.function.__qualname__}"
         try:
             function = self.namer.constant(call.function, None, call.where)
@@ -368,7 +385,7 @@ class _Writer:
                 call.where,
                 "Let it take and return numbers and words only, or call it outside of the traced code.",
             ) from None
-        return ("call", function, args, kwargs, value, name)
+        return AnsweredCall(function, args, kwargs, value, name)
 
 
 def _fields(cls: type) -> list[Any]:
