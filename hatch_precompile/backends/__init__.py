@@ -68,4 +68,6 @@ def _variant(name: str, key: str) -> Variant:
             f'{key}: this machine cannot run "{name}", '
             f"its {owner.hardware} has no {', '.join(missing)}; build on one that has"
         )
+    if problem := owner.cannot_compile(variant):
+        raise ConfigError(f'{key}: "{name}" cannot be compiled here: {problem}')
     return variant

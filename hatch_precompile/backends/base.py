@@ -109,6 +109,10 @@ class Backend(ABC):
         here = self.capabilities()
         return [each for each in variant.requires if each not in here]
 
+    def cannot_compile(self, variant: Variant) -> str:
+        """Why the C++ compiler here is known to fail at a variant, with advice; empty where it is not."""
+        return ""
+
     def most_demanding(self, names: Collection[str]) -> str | None:
         """Of these variants; None where every machine can run them."""
         demanding = [name for name in self.variants[1:] if name in names]

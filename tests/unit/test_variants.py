@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import platform
+import subprocess
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +18,7 @@ from torch._inductor import cpu_vec_isa
 
 import hatch_precompile.backends
 from hatch_precompile.backends import backend, every, most_demanding, variants_for_this_machine
+from hatch_precompile.backends.aarch64.levels import highest
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.backends.x86_64.levels import EXTENSIONS, Instructions, needed
 from hatch_precompile.errors import ConfigError
@@ -67,31 +74,155 @@ def test_native_is_the_highest_level_here_and_what_inductor_can_use_beyond(
 
 
 class TestArm:
+    A53 = frozenset({"asimd", "crc32"})
+    N1 = A53 | {"atomics", "asimdrdm", "fphp", "asimdhp", "asimddp"}
+    M2 = N1 | {"bf16", "i8mm"}
+    V1 = M2 | {"sve", "svebf16", "svei8mm", "sve256"}  # as Graviton3
+    V2 = V1 - {"sve256"}  # as Graviton4, whose vectors have 128 bits
+
     @pytest.fixture(autouse=True)
     def arm(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+        self.gcc(monkeypatch, 12)
 
-    @pytest.mark.parametrize("name", ["native", "armv8-a"])
-    def test_a_wheel_runs_on_every_such_processor(self, name: str) -> None:
-        """Also where the build machine has SVE, for which inductor would write."""
-        variant = one(name, {"sve": True, "bf16": True})
-        assert (variant.name, variant.backend, variant.requires) == (name, "aarch64", ("asimd",))
-        assert variant.settings == {"cpp.march": "armv8-a"}
-        with backend("aarch64").compiler().compiling(variant):
+    def gcc(self, monkeypatch: pytest.MonkeyPatch, version: int, more: str = "") -> None:
+        answer = SimpleNamespace(stdout=f"#define __GNUC__ {version}\n#define __GNUC_MINOR__ 5\n{more}")
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
+
+    def one(self, name: str, capabilities: frozenset[str]) -> Variant:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runtime("backends.aarch64"), "here", lambda: set(capabilities))
+            (variant,) = variants_for_this_machine([name])
+        return variant
+
+    @pytest.mark.parametrize(
+        ("capabilities", "level"),
+        [
+            (A53, "armv8-a"),
+            (N1 - {"atomics"}, "armv8-a"),
+            (N1, "armv8.2-a"),
+            (N1 | {"sve", "sve256"}, "armv8.2-a"),
+            (M2, "armv8.2-a-bf16"),
+            (V2, "armv8.2-a-bf16"),
+            (V1, "armv8.2-a-sve256"),
+        ],
+    )
+    def test_native_is_the_highest_level_here(self, capabilities: frozenset[str], level: str) -> None:
+        native, named = self.one("native", capabilities), self.one(level, capabilities)
+        assert (native.name, native.backend) == ("native", "aarch64")
+        assert (native.requires, native.settings) == (named.requires, named.settings)
+        assert capabilities.issuperset(native.requires)
+        assert "native" not in native.settings["cpp.march"]
+
+    @pytest.mark.parametrize(
+        ("level", "vectors", "flags"),
+        [
+            ("armv8-a", "VecNEON", ""),
+            ("armv8.2-a-bf16", "VecNEON", ""),
+            ("armv8.2-a-sve256", "VecSVE", "-msve-vector-bits=256"),
+        ],
+    )
+    def test_inductor_writes_for_the_vectors_of_the_level(self, level: str, vectors: str, flags: str) -> None:
+        """Not for those of the machine: with SVE2 torch would have the compiler use that, too."""
+        variant = self.one(level, self.V1)
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            backend("aarch64").compiler().compiling(variant),
+        ):
+            patch.setattr(torch.cpu, "get_capabilities", lambda: {"sve2": True, "sve": True, "bf16": True})
             (isa,) = cpu_vec_isa.valid_vec_isa_list()
-        assert type(isa).__name__ == "VecNEON"
+            assert isa  # known to work, without a compiler
+            assert type(isa).__name__.startswith(vectors)
+            assert isa.build_arch_flags() == flags
+            assert cpu_vec_isa.pick_vec_isa() is isa
+        plain = [each for each in cpu_vec_isa.supported_vec_isa_list if type(each) is type(isa)]
+        assert plain == []  # torch's own is as it was
+
+    @pytest.mark.parametrize(
+        ("version", "more", "level"),
+        [
+            (11, "", "armv8.2-a-bf16"),
+            (12, "", "armv8.2-a-sve256"),
+            (4, "#define __clang__ 1\n", "armv8.2-a-sve256"),
+        ],
+    )
+    def test_a_compiler_that_fails_at_sve(
+        self, version: int, more: str, level: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.gcc(monkeypatch, version, more)
+        assert self.one("native", self.V1).requires == self.one(level, self.V1).requires
+        said = (
+            r'"armv8.2-a-sve256" cannot be compiled here: g\+\+ is GCC 11, '
+            "which fails at code for SVE; install GCC 12"
+        )
+        with pytest.raises(ConfigError, match=said) if version == 11 else nullcontext():
+            self.one("armv8.2-a-sve256", self.V1)
+
+    def test_what_the_processor_lacks_is_named(self) -> None:
+        with pytest.raises(
+            ConfigError, match=r'cannot run "armv8.2-a-bf16", its CPU has no bf16, i8mm; build on'
+        ):
+            self.one("armv8.2-a-bf16", self.N1)
 
     def test_what_another_kind_of_machine_builds_is_refused(self) -> None:
         with pytest.raises(ConfigError, match=r'variants: "x86-64-v3" cannot be built on aarch64'):
             one("x86-64-v3", {})
 
-    def test_where_a_wheel_runs_it_is_asked_what_the_processor_is(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        here = runtime("backends.aarch64").here
-        assert here() == {"asimd"}
-        monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-        assert here() == set()
+
+class TestWhatAnArmProcessorHas:
+    """As the kernel's words say, which are given here: templates/backends/aarch64/."""
+
+    A53 = (0xFF, 0)
+    M4_IN_A_CONTAINER = (0xFF | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 20, 1 << 1 | 1 << 13 | 1 << 14)
+    V1 = (M4_IN_A_CONTAINER[0] | 1 << 22, 1 << 9 | 1 << 12 | 1 << 13 | 1 << 14)
+
+    def here(self, words: tuple[int, int], length: int = -1, machine: str = "aarch64") -> set[str]:
+        class Function:
+            def __init__(self, answer: Callable[[int], int]) -> None:
+                self.answer = answer
+
+            def __call__(self, argument: int) -> int:
+                return self.answer(argument)
+
+        libc = SimpleNamespace(
+            getauxval=Function({16: words[0], 26: words[1]}.__getitem__),
+            prctl=Function({51: length}.__getitem__),
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "uname", lambda: SimpleNamespace(machine=machine))
+            patch.setattr(ctypes, "CDLL", lambda _: libc)
+            found: set[str] = runtime("backends.aarch64").here()
+        return found
+
+    def test_levels(self) -> None:
+        assert self.here(self.A53) == {"asimd", "crc32"}
+        assert highest(self.here(self.A53)) == "armv8-a"
+        assert highest(self.here((self.V1[0], 0), 32)) == "armv8.2-a"
+        assert highest(self.here(self.V1, 32)) == "armv8.2-a-sve256"
+
+    @pytest.mark.parametrize("length", [16, 64, -1, 16 | 1 << 17])
+    def test_vectors_of_another_length_are_not_those(self, length: int) -> None:
+        assert highest(self.here(self.V1, length)) == "armv8.2-a-bf16"
+
+    def test_flags_beside_the_length_are_none_of_it(self) -> None:
+        assert highest(self.here(self.V1, 32 | 1 << 17)) == "armv8.2-a-sve256"  # PR_SVE_VL_INHERIT
+
+    def test_sve2_without_sve_is_no_sve(self) -> None:
+        here = self.here(self.M4_IN_A_CONTAINER, 32)
+        assert not any(name.startswith("sve") for name in here)
+        assert highest(here) == "armv8.2-a-bf16"
+
+    def test_torchs_own_variable_is_heeded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+        assert highest(self.here(self.V1, 32)) == "armv8.2-a-bf16"
+
+    def test_another_kind_of_machine_has_nothing_of_it(self) -> None:
+        """There the same bits mean something else."""
+        assert self.here((2**64 - 1, 2**64 - 1), 32, machine="x86_64") == set()
+
+    @pytest.mark.skipif(platform.machine() != "aarch64", reason="what this processor has, on 64-bit Arm")
+    def test_this_one(self) -> None:
+        assert "asimd" in runtime("backends.aarch64").here()
 
 
 def test_no_backend_is_for_some_machines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +247,7 @@ def test_no_two_backends_have_a_variant_of_one_name() -> None:
 def test_the_most_demanding_of_some_variants() -> None:
     assert list(most_demanding(["native", "x86-64-v4", "x86-64-v2"])) == ["x86-64-v4"]
     assert list(most_demanding(["native", "x86-64", "armv8-a"])) == []
+    assert list(most_demanding(["x86-64-v3", "armv8.2-a", "armv8-a"])) == ["armv8.2-a", "x86-64-v3"]
 
 
 def test_a_variant_this_machine_cannot_run_names_the_missing_flags() -> None:
