@@ -237,9 +237,10 @@ class _Comparison:
             if not _are_close(ours, theirs):
                 torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerances)
         except AssertionError as error:
-            problem = _apart_as_a_whole(ours, theirs, rounded=self.rounded, many=self.many)
-            if problem is not None:
-                raise VerifyError(f"{self.label}: {path} differs from eager: {error}{problem}") from None
+            whole = _as_a_whole(ours, theirs, rounded=self.rounded, many=self.many)
+            if not whole.agree:
+                text = f"{self.label}: {path} differs from eager: {error}{whole.words}"
+                raise VerifyError(text) from None
         except Exception as error:
             self.note(f"{path} is a {_name(ours)}, which torch.testing cannot compare: {_words(error)}")
             return
@@ -300,8 +301,20 @@ def _are_close(ours: Any, theirs: Any) -> bool:
 _AS_A_WHOLE = {torch.float64: 1e-10, torch.float32: 3e-5, torch.float16: 2.5e-3, torch.bfloat16: 2e-2}
 
 
-def _apart_as_a_whole(ours: Any, theirs: Any, *, rounded: str | None, many: int) -> str | None:
-    """None if a large tensor of which some elements are not close is so as a whole; else how far it is.
+@dataclass(frozen=True)
+class _AsAWhole:
+    """Whether tensors agree as a whole. words: how far they are from that, where it has been found out."""
+
+    agree: bool
+    words: str = ""
+
+
+_NOT_ASKED = _AsAWhole(agree=False)
+"""Of what is no large tensor, or has elements that must be close."""
+
+
+def _as_a_whole(ours: Any, theirs: Any, *, rounded: str | None, many: int) -> _AsAWhole:
+    """Whether a large tensor, of which some elements are not close, is close as a whole.
 
     many: elements of a large one; rounded: float32 came from factors of a smaller type, and a small tensor
     may have no element that is close
@@ -310,33 +323,32 @@ def _apart_as_a_whole(ours: Any, theirs: Any, *, rounded: str | None, many: int)
         ours, theirs = torch.tensor(ours), torch.tensor(theirs)
     limit = _AS_A_WHOLE.get(ours.dtype) if isinstance(ours, torch.Tensor) else None
     if limit is None or ours.layout is not torch.strided:
-        return ""
+        return _NOT_ASKED
     rounded = rounded if ours.dtype is torch.float32 else None
     if rounded:
         limit = _ROUNDED[rounded] if ours.numel() >= _MANY else _FEW_AS_A_WHOLE
     elif ours.numel() < many:
-        return ""
+        return _NOT_ASKED
     found, expected = ours.detach().double(), theirs.detach().double()
     finite = expected.isfinite()
     if not bool((finite == found.isfinite()).all()) or not bool(finite.any()):
-        return ""
+        return _NOT_ASKED
     if not torch.equal(found[~finite].nan_to_num(), expected[~finite].nan_to_num()):
-        return ""
+        return _NOT_ASKED
     found, expected = found[finite], expected[finite]
     apart, size = (found - expected).abs(), expected.abs()
     # A mask's large numbers would make everything beside them small: they are judged by themselves.
     large = size > _FAR_AWAY * size[size > 0].median() if bool(size.any()) else size > 0
     if bool((apart[large] > 5 * limit * size[large]).any()):
-        return ""
+        return _NOT_ASKED
     apart, size = apart[~large], size[~large]
     whole = float(apart.square().mean().sqrt() / size.square().mean().sqrt())
     single = float(apart.max() / size.max())
-    if whole <= limit and single <= 5 * limit:
-        return None
-    return (
+    return _AsAWhole(
+        whole <= limit and single <= 5 * limit,
         f"\nOf the root mean square of the values, that of the difference is {whole:.1e} (up to {limit:.1e} "
         f"allowed); of the largest value, the largest difference {single:.1e} (up to {5 * limit:.1e} allowed)"
-        + (_WHY_ROUNDED.format(rounded) if rounded else "")
+        + (_WHY_ROUNDED.format(rounded) if rounded else ""),
     )
 
 

@@ -17,8 +17,6 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from hatch_precompile.backends import backends_of
-from hatch_precompile.backends.base import Policy
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
@@ -32,13 +30,11 @@ from hatch_precompile.verify.agreement import Agreement, compare, run_backward
 from hatch_precompile.verify.effects import Effects, differing, kept, roots_of
 from hatch_precompile.verify.parent import Request, SampleResult
 from hatch_precompile.verify.rounding import noise_of_gradients
+from hatch_precompile.verify.ways import Ways
 
 __all__ = ["run"]
 
 _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "socket.connect"}
-
-# A model may change itself when it is called, so that only its first call is served.
-_TURNS = ("", " (called a second time)", " (called a third time)")
 
 _CHANGED = (
     "\n  It was served before, so the call changes what is called. Let `instance`, or the samples before "
@@ -77,8 +73,7 @@ class _Verification:
         # of the sample. The runtime of an earlier release serves them, too.
         self.not_served: Callable[[], AbstractContextManager[None]] = getattr(frames, "at_work", nullcontext)
         self.variant = request.variant or None
-        # Further turns, where something of it depends on the machine.
-        self.policies = [each for of in backends_of(request.variant) for each in of.policies(self.runtime)]
+        self.ways = Ways(self.runtime, request.variant)
         sys.addaudithook(_refuse_side_effects)
 
     def run(self) -> list[SampleResult]:
@@ -164,9 +159,7 @@ class _Verification:
         _seed()
         with self.not_served():
             targets = find_targets(self.entrypoint, samples)
-        # Of the calls of each sample the first asks the guards as Python, the others as native code.
-        entries: Any = importlib.import_module(f"{self.runtime.__name__}.entries")
-        entries.NATIVE_AFTER = 1
+        self.ways.native_guards_early()
         results = [
             self._call(target, self._sized(target, sample), number, len(samples))
             for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1)
@@ -187,7 +180,7 @@ class _Verification:
     def _call(
         self, target: Target, sample: Sample, number: int, total: int
     ) -> tuple[SampleResult, dict[str, Answer]]:
-        """Call it in each turn, and no further than the first that is not as it must be. An answer that is
+        """Call it in each way, and no further than the first that is not as it must be. An answer that is
         the first one again is that."""
         call = target.call
         if self.entrypoint.activate == "compile":
@@ -195,18 +188,15 @@ class _Verification:
         send(Event(step="sample", sample=number, samples=total))
         result = SampleResult(number, False, None, None, "")
         answers: dict[str, Answer] = {}
-        plain: list[tuple[str, Policy | None]] = [(words, None) for words in _TURNS]
-        for turn, policy in (*plain, *((each.words, each) for each in self.policies)):
-            if policy is not None and not policy.would_decide():
-                continue
-            with nullcontext() if policy is None else policy.deciding():
+        for turn, deciding in self.ways:
+            with deciding:
                 label = self._label(number) + turn
                 answer, seconds, problem = self._served(call, target, sample, label)
             result = replace(
                 result,
                 hit=answer is not None and not problem,
                 seconds=result.seconds if answers else seconds,
-                problem=problem + (_CHANGED if turn in _TURNS[1:] and problem else ""),
+                problem=problem + (_CHANGED if problem and self.ways.is_again(turn) else ""),
             )
             if problem or answer is None:
                 break

@@ -63,12 +63,12 @@ def compiled(
 
 def in_the_other_way(call: Any, graph: CompiledGraph, of: Variant) -> Any:
     """What a call answers where the library decides otherwise what it decides where it runs."""
-    switch = ctypes.c_bool.in_dll(ctypes.CDLL(str(graph.libraries[of.name])), "precompiled_otherwise")
-    switch.value = True
+    switch = ctypes.CDLL(str(graph.libraries[of.name])).precompiled_decide_otherwise
+    switch(ctypes.c_bool(True))
     try:
         return call()
     finally:
-        switch.value = False
+        switch(ctypes.c_bool(False))
 
 
 def multiplied_by_onednn(call: Any, kind: str, capfd: pytest.CaptureFixture[str]) -> tuple[Any, list[str]]:

@@ -10,7 +10,8 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,32 +36,34 @@ class OtherProcessors:
 
     def would_decide(self) -> bool:
         """Whether anything that has run would run in another way there."""
-        return bool(self._switches()) or self._weights() is not None
+        return bool(self._switches())
 
     @contextlib.contextmanager
     def deciding(self) -> Iterator[None]:
         """Everything is decided the other way while the block runs."""
-        with contextlib.ExitStack() as back:
-            for switch in self._switches():
-                switch.value = True
-                back.callback(setattr, switch, "value", False)
-            weights = self._weights()
-            if weights is not None:
-                is_fast = weights.onednn_is_fast
-                weights.onednn_is_fast = lambda: not is_fast()
-                back.callback(self._runtime.refresh)
-                back.callback(setattr, weights, "onednn_is_fast", is_fast)
-                self._runtime.refresh()
+        switches = self._switches()
+        for switch in switches:
+            switch(True)
+        try:
             yield
+        finally:
+            for switch in switches:
+                switch(False)
 
-    def _switches(self) -> list[ctypes.c_bool]:
-        """Of the libraries that ask the processor (inductor/layers/own_functions.py)."""
-        found = []
+    def _switches(self) -> list[Callable[[bool], Any]]:
+        """The functions that are offered for it: of libraries that ask the processor
+        (inductor/layers/own_functions.py), and of the module that packs weights, if there are any to pack."""
+        found: list[Callable[[bool], Any]] = []
         for path in self._loaded:
-            with contextlib.suppress(ValueError):  # the others have none
-                found.append(ctypes.c_bool.in_dll(ctypes.CDLL(path), "precompiled_otherwise"))
+            with contextlib.suppress(AttributeError):  # the others have none
+                switch = ctypes.CDLL(path).precompiled_decide_otherwise
+                switch.argtypes, switch.restype = [ctypes.c_bool], None
+                found.append(switch)
+        steps = sys.modules.get(f"{self._runtime.__name__}.backends.x86_64.steps")
+        if steps is not None:
+            found.append(partial(self._pack_otherwise, steps))
         return found
 
-    def _weights(self) -> Any:
-        """The module that packs weights, if there are any to pack."""
-        return sys.modules.get(f"{self._runtime.__name__}.backends.x86_64.steps")
+    def _pack_otherwise(self, steps: Any, otherwise: bool) -> None:
+        steps.decide_otherwise(otherwise)
+        self._runtime.refresh()

@@ -25,8 +25,13 @@ __all__ = [
 OTHERWISE = """
 #ifndef PRECOMPILED_OTHERWISE
 #define PRECOMPILED_OTHERWISE
-// Set while a build verifies (other_processors.py): what the processor decides is decided otherwise.
-extern "C" { __attribute__((weak, visibility("default"))) bool precompiled_otherwise = false; }
+// While a build verifies (other_processors.py) what the processor decides is decided otherwise.
+extern "C" {
+__attribute__((weak, visibility("hidden"))) bool precompiled_otherwise = false;
+__attribute__((weak, visibility("default"))) void precompiled_decide_otherwise(bool otherwise) {
+    precompiled_otherwise = otherwise;
+}
+}
 #endif
 """
 """The beginning of a source that asks the processor. One of each library, and not of the whole process."""

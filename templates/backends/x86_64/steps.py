@@ -10,9 +10,17 @@ import torch
 
 from ...torch_private import filters_for_onednn, packed_for_onednn
 
-__all__ = ["STEPS"]
+__all__ = ["STEPS", "decide_otherwise"]
 
 _COLUMNS = 16
+_otherwise = False
+
+
+def decide_otherwise(otherwise: bool) -> None:
+    """Have weights packed, from now on, as on a processor for which oneDNN is not fast where it is for this
+    one, or the other way round. Verification runs both."""
+    global _otherwise
+    _otherwise = otherwise
 
 
 def _in_panels(weight: torch.Tensor) -> torch.Tensor:
@@ -29,9 +37,8 @@ def _packed_here(weight: torch.Tensor) -> torch.Tensor:
 
 
 def onednn_is_fast() -> bool:
-    """Whether this processor has what oneDNN is faster with than our own function. Verification changes the
-    answer, too."""
-    return bool(torch.cpu.get_capabilities().get("avx512_f"))
+    """Whether this processor has what oneDNN is faster with than our own function."""
+    return bool(torch.cpu.get_capabilities().get("avx512_f")) != _otherwise
 
 
 def _in_points(weight: torch.Tensor, *_: Any) -> torch.Tensor:
