@@ -23,7 +23,7 @@ from hatch_precompile.inductor.autograd import Wrappers
 from hatch_precompile.inductor.divisions import unchecked_division
 from hatch_precompile.inductor.heavy_values import heavy_values_kept
 from hatch_precompile.inductor.layers.weights import WATCHED, Plan, computed, prepared_inputs, separate
-from hatch_precompile.inductor.libraries import kernel_paths, library_paths
+from hatch_precompile.inductor.libraries import kernel_paths, libraries_made
 from hatch_precompile.inductor.operators import python_operators_called_directly
 from hatch_precompile.inductor.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.inductor.rounding import multiplied_as
@@ -200,7 +200,9 @@ class _InnerCompile:
             first = first or compiled
             if compiled.output_strides != first.output_strides:
                 self.give_up(f"the variant {variant.name} returns other strides")
-            self._describe(part, compiled, taken, python=variant.name in part.python)
+            part.inputs, part.constants = len(taken), dict(compiled.constants or {})
+            if compiled.inputs_to_check:
+                self.give_up("its inputs would have to be realigned")
         plan = part.plans.get(self.variants[0].name)
         if plan is not None:
             _compute_first(plan, first)
@@ -235,23 +237,6 @@ class _InnerCompile:
             )
         self.on_variant(variant.name, round(time.perf_counter() - started, 3))
         return compiled
-
-    def _describe(self, part: _Part, compiled: Any, inputs: Sequence[Any], *, python: bool) -> None:
-        part.inputs, part.constants = len(inputs), dict(compiled.constants or {})
-        if python:
-            part.outputs = len(compiled.output_strides or ())
-            if compiled.torchbind_constants or compiled.opaque_value_type_classes:
-                self.give_up("it has constants that are no tensors")
-        else:
-            match = re.search(r"num_outputs=(\d+)", compiled.source_code)
-            if match is None:
-                self.give_up("inductor did not use its C++ wrapper for it")
-                return
-            part.outputs = int(match[1])
-            numbers = re.findall(r"output_tensors\[(\d+)\]\.item\(\)", compiled.source_code)
-            part.scalar_outputs = [int(number) for number in numbers]
-        if compiled.inputs_to_check:
-            self.give_up("its inputs would have to be realigned")
 
 
 def _settings_after(plan: Plan, settings: dict[str, Any]) -> dict[str, Any]:
@@ -305,14 +290,18 @@ def _compile_variant(
     more = WATCHED if variant in part.plans else ""
     try:
         _require_handles(inner)
-        with library_paths(give_up, operators, more) as paths, python_operators_called_directly():
+        with libraries_made(give_up, operators, more) as made, python_operators_called_directly():
             compiled = compile_fx_inner(inner, inputs, **settings)
     except (InductorError, _NoHandle) as error:
         refusal: Exception = error
     else:
-        if len(paths) != 1:
-            give_up(f"inductor made {len(paths)} libraries of it")
-        part.libraries.update((variant, path) for path in paths)
+        if not made:
+            give_up("inductor did not use its C++ wrapper for it")
+        elif len(made) > 1:
+            give_up(f"inductor made {len(made)} libraries of it")
+        for library in made:
+            part.libraries[variant] = library.path
+            part.outputs, part.scalar_outputs = library.outputs, library.scalar_outputs
         return compiled
     # A C++ wrapper has kernels saved for it, by code of inductor's in this one.
     plain = {"cpp_wrapper": False, "compile_threads": 1, "triton.store_cubin": False}
@@ -328,6 +317,9 @@ def _compile_variant(
         part.python[variant] = PythonWrapper(source, kernels)
     except NotPortable as error:
         give_up(f"{part.why_python}, and its Python wrapper needs inductor's {error}")
+    part.outputs = len(compiled.output_strides or ())
+    if compiled.torchbind_constants or compiled.opaque_value_type_classes:
+        give_up("it has constants that are no tensors")
     return compiled
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,22 @@ from typing import Any
 from hatch_precompile.inductor.direct import entered_directly, with_direct_entry
 from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
 
-__all__ = ["kernel_paths", "library_paths"]
+__all__ = ["Library", "kernel_paths", "libraries_made"]
 
 # What scatters through torch's C interface is called without a look at what it returns.
 _UNCHECKED_CALL = re.compile(r"^([ \t]*)(aoti_torch_(?:cpu_|scatter|index_put)\w*\(.*\));$", re.MULTILINE)
 
 
 GiveUp = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Library:
+    """One of a graph. outputs: how many it has; scalar_outputs: those that are numbers."""
+
+    path: Path
+    outputs: int
+    scalar_outputs: list[int]
 
 
 def _with_guarded_checks(give_up: GiveUp, source: str) -> str:
@@ -61,7 +71,7 @@ def kernel_paths(give_up: GiveUp, more: str = "") -> Iterator[list[Path]]:
 
 
 @contextlib.contextmanager
-def library_paths(give_up: GiveUp, operators: str, more: str = "") -> Iterator[list[Path]]:
+def libraries_made(give_up: GiveUp, operators: str, more: str = "") -> Iterator[list[Library]]:
     """The shared libraries inductor's C++ wrapper loads while the block runs. more: source that they get;
     give_up: told why they cannot be used.
 
@@ -69,26 +79,30 @@ def library_paths(give_up: GiveUp, operators: str, more: str = "") -> Iterator[l
     for that; the library gets one of the runtime's instead.
     """
     from torch._inductor.codecache import CppWrapperCodeCache
+    from torch._inductor.virtualized import V
 
-    paths: list[Path] = []
+    made: list[Library] = []
     own = vars(CppWrapperCodeCache).get("load_pybinding")  # torch 2.13 and 2.14 inherit it
     load = CppWrapperCodeCache.load_pybinding
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
         main = kwargs["main_code"].replace("torch._inductor.codecache", operators)
         main = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", main)
-        main = with_direct_entry(main, kwargs.get("num_outputs", -1))
+        outputs = kwargs["num_outputs"]
+        main = with_direct_entry(main, outputs)
         kwargs["main_code"] = _whole(give_up, main + more)
         if kwargs.get("kernel_code"):
             kwargs["kernel_code"] = _with_guarded_checks(give_up, kwargs["kernel_code"])
         entry = load(*args, **kwargs)
-        paths.append(Path(entry.__self__.__file__))
+        is_tensor = V.graph.wrapper_code.output_is_tensor
+        numbers = [number for number in range(outputs) if not is_tensor.get(number, True)]
+        made.append(Library(Path(entry.__self__.__file__), outputs, numbers))
         return entry
 
     CppWrapperCodeCache.load_pybinding = load_and_note
     try:
         with entered_directly():
-            yield paths
+            yield made
     finally:
         if own is None:
             del CppWrapperCodeCache.load_pybinding

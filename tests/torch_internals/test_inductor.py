@@ -53,9 +53,9 @@ class TestInductor:
 
         assert inspect.ismethod(CppWrapperCodeCache.load_pybinding)
         before = dict(vars(CppWrapperCodeCache))
-        with libraries.library_paths([].append, "somewhere") as paths:
+        with libraries.libraries_made([].append, "somewhere") as made:
             assert vars(CppWrapperCodeCache) != before
-        assert paths == []
+        assert made == []
         assert vars(CppWrapperCodeCache) == before
 
     def test_the_line_that_enters_a_library_is_a_class_attribute_that_is_put_back(self) -> None:
@@ -63,7 +63,7 @@ class TestInductor:
 
         line = CppWrapperCodeCache.call_entry_function
         assert line == "return inductor_entry_cpp({});"
-        with libraries.library_paths([].append, "somewhere"):
+        with libraries.libraries_made([].append, "somewhere"):
             assert CppWrapperCodeCache.call_entry_function.endswith(line)
             assert "precompiled::bind" in CppWrapperCodeCache.call_entry_function
         assert CppWrapperCodeCache.call_entry_function == line
