@@ -14,15 +14,10 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from types import (
     BuiltinFunctionType,
-    ClassMethodDescriptorType,
     CodeType,
     FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodDescriptorType,
     MethodType,
     ModuleType,
-    WrapperDescriptorType,
 )
 from typing import Any
 
@@ -208,7 +203,8 @@ class Namer:
         if backward := backward_of(value):
             for module, steps in self._own_names(backward[0]):
                 yield module, (*steps, ("a", backward[1]))
-        if is_a(value, *_DESCRIPTORS):  # where it is from, whatever the class that it was read from
+        # It is named where it is from, whatever the class that it was read from.
+        if is_a(value, *runtime("constants").DESCRIPTORS):
             for module, steps in self._own_names(value.__objclass__):
                 yield module, (*steps, ("d", value.__name__))
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
@@ -350,10 +346,6 @@ def _files(_modules: int) -> dict[str, str]:
     return files
 
 
-_DESCRIPTORS = (
-    *(MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType),
-    *(GetSetDescriptorType, MemberDescriptorType),
-)
 _LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 
 

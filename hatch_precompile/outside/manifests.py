@@ -44,8 +44,8 @@ __all__ = [
 MOST = 16 << 20
 """Bytes of a manifest. That of 256 entries takes 300 kB."""
 
-INDEX_FORMAT = 1
-"""Of the index of a merged wheel (templates/cells.py has the same number)."""
+INDEX_FORMAT: int = runtime("cells").FORMAT
+"""Of the index of a merged wheel."""
 
 Kind = TypeVar("Kind")
 

@@ -19,11 +19,12 @@ from hatch_precompile.outside.manifests import (
 )
 from hatch_precompile.outside.names import is_below
 from hatch_precompile.records import GraphRecord
+from hatch_precompile.runtime import runtime
 
 __all__ = ["FORMAT", "check_whole", "configured", "is_of_a_capture"]
 
-FORMAT = 3
-"""Of the bundles that are read and written here (templates/manifest.py has the same number)."""
+FORMAT: int = runtime("manifest").FORMAT
+"""Of the bundles that are read and written here."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9._-]*")

@@ -42,7 +42,7 @@ __all__ = [
     "within_memory",
 ]
 
-Item = TypeVar("Item")
+Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 # Settings of this shell that would change what is captured; a build must not depend on them.
@@ -316,7 +316,7 @@ def _listen(process: Process, streams: dict[int, _Lines], quiet_limit: float) ->
     return timed_out
 
 
-def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> list[Result]:
+def in_parallel(function: Callable[[Given], Result], items: Iterable[Given], jobs: int) -> list[Result]:
     """What `function` returns for each item, in their order, at most `jobs` at once.
 
     As soon as one raises an exception, that is raised, and children that are still running are killed; also

@@ -11,7 +11,6 @@ import torch
 from torch.utils._sympy.numbers import int_oo
 
 __all__ = [
-    "default_device",
     "dispatch_key_set",
     "like_stretched",
     "mark_range",
@@ -66,12 +65,6 @@ def dispatch_key_set(arguments: Iterable[Any]) -> int:
     """The dispatch keys among the arguments of a tensor guard, as a number."""
     keys = next(each for each in arguments if isinstance(each, torch._C.DispatchKeySet))
     return int(keys.raw_repr())
-
-
-def default_device() -> torch.device | None:
-    """What `torch.set_default_device` has set in this thread."""
-    device: torch.device | None = torch.utils._device.CURRENT_DEVICE
-    return device
 
 
 def shapes_kernel(code: CodeType) -> tuple[str, _Steps] | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hatch_precompile.lower.guards.checks import Accept, Assign, CallPart, Check, Function, Statement
 from hatch_precompile.lower.guards.expressions import Constant, Name, Variable
-from hatch_precompile.lower.guards.shortening import Block, Item, flat, share_parts
+from hatch_precompile.lower.guards.shortening import Block, Line, flat, share_parts
 from tests.support.guard_text import expression_of
 
 
@@ -17,7 +17,7 @@ def check(condition: str) -> Check:
     return Check("EQUALS_MATCH", expression_of(condition))
 
 
-def layer(base: str, first: int, number: int) -> list[Item]:
+def layer(base: str, first: int, number: int) -> list[Line]:
     """A value with two parts of one kind, reached from `base`."""
     value, a, b = (Variable(first + offset) for offset in range(3))
     conditions = ["type({v}) is int and {v} >= 0", "{v} < 100", "{v} != 13"]
@@ -41,9 +41,9 @@ def layer(base: str, first: int, number: int) -> list[Item]:
     ]
 
 
-def guard(layers: int, later: list[int]) -> list[Item]:
+def guard(layers: int, later: list[int]) -> list[Line]:
     """A guard on a list of pairs that is finally asked for the sum of some of the numbers."""
-    inner: list[Item] = []
+    inner: list[Line] = []
     for number in range(layers):
         inner += layer("v0", 1 + 3 * number, number)
     names = [f"v{1 + 3 * (index // 2) + 1 + index % 2}" for index in later]
@@ -86,7 +86,7 @@ def test_many_equal_layers_become_calls_of_one_function() -> None:
 
 
 def test_a_block_that_uses_a_variable_from_outside_stays_where_it_is() -> None:
-    items: list[Item] = [Assign(Variable(9), expression_of("L['y']"))]
+    items: list[Line] = [Assign(Variable(9), expression_of("L['y']"))]
     for variable in (Variable(1), Variable(2)):
         checks = [check(f"{variable} == v9 + {number}") for number in range(6)]
         items += [Assign(variable, expression_of(f"L['{variable}']")), Block(variable, [*checks])]

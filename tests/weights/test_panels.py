@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from hatch_precompile.backends.base import Variant
-from hatch_precompile.backends.x86_64.layers.panels import FEW_ROWS, FEW_ROWS_OF_AVX512
+from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, FEW_ROWS, FEW_ROWS_OF_AVX512, FUNCTIONS
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.inductor import compiling
 from tests.support.layers import CAPABILITIES, compiled, in_the_other_way, multiplied_by_onednn, variant
@@ -45,6 +45,10 @@ class Rows(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         return [self.second(torch.relu(self.first(x))) + x for x in inputs]
+
+
+def test_panels_are_as_wide_as_the_runtime_makes_them() -> None:
+    assert f"constexpr int64_t COLUMNS = {COLUMNS}, " in FUNCTIONS
 
 
 @pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4", "native"])

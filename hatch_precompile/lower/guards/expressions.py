@@ -23,7 +23,7 @@ __all__ = [
     "Display",
     "Expression",
     "IfElse",
-    "Item",
+    "Subscript",
     "Keyword",
     "Literal",
     "Name",
@@ -51,8 +51,8 @@ class Expression:
     def attribute(self, name: str) -> Attribute:
         return Attribute(self, name)
 
-    def item(self, key: Expression) -> Item:
-        return Item(self, key)
+    def item(self, key: Expression) -> Subscript:
+        return Subscript(self, key)
 
     def call(self, *given: Expression) -> Call:
         return Call(self, given)
@@ -148,7 +148,7 @@ class Attribute(Expression):
 
 
 @dataclass(frozen=True)
-class Item(Expression):
+class Subscript(Expression):
     of: Expression
     key: Expression
 
@@ -350,7 +350,7 @@ def from_python(node: ast.expr, known: Callable[[ast.expr], Expression | None]) 
         case ast.Attribute(value=of, attr=name):
             return Attribute(tree(of), name)
         case ast.Subscript(value=of, slice=key):
-            return Item(tree(of), tree(key))
+            return Subscript(tree(of), tree(key))
         case ast.Call(func=function, args=given, keywords=named) if all(each.arg for each in named):
             keywords = (Keyword(str(each.arg), tree(each.value)) for each in named)
             return Call(tree(function), (*map(tree, given), *keywords))

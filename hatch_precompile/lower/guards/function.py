@@ -43,9 +43,9 @@ from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, di
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.lower.names import Namer
+from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import is_compiler
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
-from hatch_precompile.tracing.tensors import default_device
 
 __all__ = ["LoweredGuards", "function_codes", "lower_guards"]
 
@@ -253,7 +253,7 @@ class _Writer:
             elif leaf.kind == "torch_function_mode_stack_guard":
                 continue
             elif leaf.kind == "default_device_guard":
-                device = default_device()
+                device = runtime("torch_private").default_device()
                 expected = self.text.constant(device, None, "")
                 how = "is" if device is None else "=="
                 asked = Name("default_device").call().compared(how, expected)

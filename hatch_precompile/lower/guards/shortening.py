@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from hatch_precompile.lower.guards.checks import Accept, Assign, CallPart, Check, Function, Statement
 from hatch_precompile.lower.guards.expressions import Constant, Variable
 
-__all__ = ["Block", "Item", "flat", "share_parts"]
+__all__ = ["Block", "Line", "flat", "share_parts"]
 
 # Below that a call would cost more than it saves.
 _WORTH_LINES = 4
@@ -25,10 +25,10 @@ class Block:
     """Statements about one value, with a block for each value reached from it."""
 
     value: Variable | Constant
-    items: list[Item]
+    items: list[Line]
 
 
-Item = Statement | Block
+Line = Statement | Block
 
 
 @dataclasses.dataclass
@@ -37,10 +37,10 @@ class _Part:
 
     name: str
     value: Variable | Constant
-    items: list[Item]
+    items: list[Line]
 
 
-def flat(items: Sequence[Item]) -> list[Statement]:
+def flat(items: Sequence[Line]) -> list[Statement]:
     """All statements in their order."""
     statements: list[Statement] = []
     for item in items:
@@ -48,7 +48,7 @@ def flat(items: Sequence[Item]) -> list[Statement]:
     return statements
 
 
-def share_parts(items: list[Item]) -> tuple[list[Statement], list[Function]]:
+def share_parts(items: list[Line]) -> tuple[list[Statement], list[Function]]:
     """The statements of a function with repeated blocks replaced by calls, and the functions they call.
 
     Larger blocks go first; of blocks that are the same, the inside of one is looked at further.
@@ -89,7 +89,7 @@ def _share(name: str, blocks: list[tuple[Block, list[Variable]]], used_later: se
     return part
 
 
-def _blocks(items: Sequence[Item]) -> Iterator[Block]:
+def _blocks(items: Sequence[Line]) -> Iterator[Block]:
     for item in items:
         if isinstance(item, Block):
             yield item

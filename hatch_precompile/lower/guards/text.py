@@ -25,7 +25,7 @@ from hatch_precompile.lower.guards.expressions import (
     all_of,
     literal,
 )
-from hatch_precompile.lower.guards.shortening import Block, Item, flat, share_parts
+from hatch_precompile.lower.guards.shortening import Block, Line, flat, share_parts
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.lower.parametrized import parametrized_class
 from hatch_precompile.runtime import runtime
@@ -52,8 +52,8 @@ class GuardText:
         self.notes: list[str] = []
         self.rebound = 0
         self.by_kind: dict[str, int] = {}
-        self._items: list[Item] = []
-        self._open: list[list[Item]] = [self._items]
+        self._items: list[Line] = []
+        self._open: list[list[Line]] = [self._items]
         self._required: set[Expression] = set()
         self._indexes: dict[str, int] = {}
         self._stub: list[Statement] = []

@@ -17,9 +17,9 @@ from hatch_precompile.lower.guards.expressions import (
     Constant,
     Display,
     Expression,
-    Item,
     Literal,
     Name,
+    Subscript,
     TensorsAgree,
     Token,
     Variable,
@@ -69,13 +69,15 @@ def _of_function(function: Function, given: dict[str, list[str]]) -> tuple[Any, 
 def _way(value: Expression) -> tuple[Any, ...]:
     """The step to a value from the one before it, where its text is not how an author writes it."""
     match value:
-        case Item(of=Name(name="L"), key=Literal(value=name)):
+        case Subscript(of=Name(name="L"), key=Literal(value=name)):
             return "local", name
         case Attribute(of=Variable() as base, name="__dict__"):
             return "attributes", str(base)
-        case Item(of=Variable() as base, key=Literal(value=key)) if type(key) is str and not base.suffix:
+        case Subscript(of=Variable() as base, key=Literal(value=key)) if type(key) is str and not base.suffix:
             return "item", str(base), key
-        case Call(given=(Variable() as base, Item(of=Variable(suffix="_keys"), key=Literal(text=place)))):
+        case Call(
+            given=(Variable() as base, Subscript(of=Variable(suffix="_keys"), key=Literal(text=place)))
+        ):
             return "place", str(base), place
     return "text", _pieces(value.tokens())
 

@@ -22,10 +22,10 @@ from hatch_precompile.lower.guards.expressions import (
     Constant,
     Display,
     Expression,
-    Item,
     Literal,
     Name,
     Negation,
+    Subscript,
     TensorsAgree,
     Unary,
     Variable,
@@ -308,11 +308,11 @@ class _Function:
                 return self._keep(f"dict_of({self._value(of)})", place)
             case Attribute(of=of, name=name):
                 return self._keep(f"PyObject_GetAttr({self._value(of)}, {self.guard.literal(name)})", place)
-            case Item(of=Call(function=Attribute(of=tensor, name="size"), given=()), key=key) if (
+            case Subscript(of=Call(function=Attribute(of=tensor, name="size"), given=()), key=key) if (
                 _count_of(key) is not None
             ):
                 return self._size_of(node, tensor, key)
-            case Item(of=of, key=key):
+            case Subscript(of=of, key=key):
                 base, at = self._value(of), self._value(key)
                 if (number := _count_of(key)) is not None:
                     return self._keep(f"item_at({base}, {number}, {at})", place)
@@ -393,9 +393,9 @@ def _weights_checked(function: Function) -> set[Variable]:
     checked: set[Expression] = set()
     for statement in function.body:
         match statement:
-            case Assign(target=target, value=Item(key=Literal(value="_parameters" | "_buffers"))):
+            case Assign(target=target, value=Subscript(key=Literal(value="_parameters" | "_buffers"))):
                 tables.add(target)
-            case Assign(target=target, value=Item(of=table)) if table in tables:
+            case Assign(target=target, value=Subscript(of=table)) if table in tables:
                 weights.add(target)
             case Check(condition=TensorsAgree(tensors=tensors)):
                 checked.update(tensors)

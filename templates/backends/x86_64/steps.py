@@ -10,9 +10,9 @@ import torch
 
 from ...torch_private import filters_for_onednn, packed_for_onednn
 
-__all__ = ["STEPS", "decide_otherwise"]
+__all__ = ["COLUMNS", "STEPS", "decide_otherwise"]
 
-_COLUMNS = 16
+COLUMNS = 16
 _otherwise = False
 
 
@@ -26,8 +26,8 @@ def decide_otherwise(otherwise: bool) -> None:
 def _in_panels(weight: torch.Tensor) -> torch.Tensor:
     """A layer's weight, (n, k), in the order in which our own function reads it: (panels, k, 16)."""
     n, k = weight.shape
-    filled = torch.nn.functional.pad(weight, [0, 0, 0, -n % _COLUMNS]) if n % _COLUMNS else weight
-    return filled.view(-1, _COLUMNS, k).permute(0, 2, 1).contiguous()
+    filled = torch.nn.functional.pad(weight, [0, 0, 0, -n % COLUMNS]) if n % COLUMNS else weight
+    return filled.view(-1, COLUMNS, k).permute(0, 2, 1).contiguous()
 
 
 def _packed_here(weight: torch.Tensor) -> torch.Tensor:
@@ -45,7 +45,7 @@ def _in_points(weight: torch.Tensor, *_: Any) -> torch.Tensor:
     """The filters of a convolution, (filters, channels, 3, 3), as Winograd's algorithm multiplies them:
     (4, 4, panels, channels, 16)."""
     channels = weight.shape[1]
-    points = weight.reshape(-1, _COLUMNS, channels, 3, 3).permute(3, 4, 0, 2, 1).contiguous()
+    points = weight.reshape(-1, COLUMNS, channels, 3, 3).permute(3, 4, 0, 2, 1).contiguous()
     for dimension in (0, 1):
         first, middle, last = points.unbind(dimension)
         ends = first + last

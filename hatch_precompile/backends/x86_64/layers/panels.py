@@ -25,6 +25,7 @@ from hatch_precompile.inductor.layers.own_functions import (
 )
 from hatch_precompile.inductor.layers.steps import own_step
 from hatch_precompile.inductor.rounding import rounds_factors
+from hatch_precompile.runtime import runtime
 
 __all__ = [
     "COLUMNS",
@@ -45,7 +46,7 @@ FEW_ROWS, FEW_ROWS_OF_AVX512 = 32, 128
 """As many as our functions are worth it for where the processor has AVX-512: those for AVX2, and those for
 AVX-512, at twice as many of which both were about equal."""
 
-COLUMNS = 16
+COLUMNS: int = runtime("backends.x86_64.steps").COLUMNS
 """That one vector of AVX-512 has, or two of AVX2: a panel."""
 
 WORDS_AT_ONCE = 16
