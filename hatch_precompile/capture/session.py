@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import inspect
 import marshal
@@ -34,7 +33,7 @@ from hatch_precompile.lower.entries import LoweredEntry, write_entry
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards.function import lower_guards
 from hatch_precompile.lower.inputs.kinds import Dependency
-from hatch_precompile.lower.inputs.writer import inputs_of
+from hatch_precompile.lower.inputs.writer import Memory, inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.lower.size_conditions import size_conditions
@@ -114,7 +113,7 @@ class _Session:
         self.conditions: dict[str, Conditions] = {}
         self.native_guards = NativeGuards()
         self.inputs: list[Dependency] = []
-        self.memory: list[tuple[list[str], list[str]]] = []  # of each graph, as Inputs.memory
+        self.memory: list[Memory] = []  # of each graph
         self.obstacles: dict[int, Unsupported] = {}  # of graphs, by number: why it cannot be carried
         self.bare = 0  # entries of calls without an operation
         self.sample = self.samples = 0
@@ -465,9 +464,9 @@ class _Session:
         self._add_graph(graph)
         sources = list(enumerate(input_sources(gm)))
         self.memory.append(
-            (
-                [name for place, name in sources if name and place in graph.changed],
-                [name for place, name in sources if name and place not in graph.changed],
+            Memory(
+                written=tuple(name for place, name in sources if name and place in graph.changed),
+                others=tuple(name for place, name in sources if name and place not in graph.changed),
             )
         )
 
@@ -529,7 +528,7 @@ class _Session:
         namer = Namer(trace.frame_globals, trace.injected)
         inputs = inputs_of(trace.code, traced, trace.folded, tree, namer, self.resumes)
         memory = [self.memory[number] for _, number in graphs.values()]
-        inputs = dataclasses.replace(inputs, memory=[one for one in memory if one[0]])
+        inputs = replaced(inputs, memory=tuple(each for each in memory if each.written))
         guards = lower_guards(tree, trace.frame_globals, trace.injected, inputs, trace.numbers)
         if trace.code in self.frames or not self.frames:
             require_free(tree, self.entrypoint.dynamic_numbers)

@@ -33,8 +33,8 @@ Reached = Mapping[str, Variable | Constant]
 
 def require_inputs(text: GuardText, inputs: Inputs) -> None:
     """The environment must be as it was, and functions about the process must answer as they did."""
-    for name, value in inputs.environment:
-        text.require(Name("environment").call(literal(name)).equals(literal(value)), "ENVIRONMENT")
+    for each in inputs.environment:
+        text.require(Name("environment").call(literal(each.name)).equals(literal(each.value)), "ENVIRONMENT")
     if inputs.draws:
         text.require(Negation(Name("in_checkpoint").call()), "CHECKPOINT")
     for call in inputs.state:
@@ -59,10 +59,12 @@ def require_apart(text: GuardText, inputs: Inputs, by_source: Reached) -> None:
 
 def require_memory(text: GuardText, inputs: Inputs, by_source: Reached) -> None:
     """What a graph writes to must be in the memory of no other tensor that it takes."""
-    for written, others in inputs.memory:
-        one, other = (display([_reached(name, by_source) for name in names]) for names in (written, others))
-        if len(written) + len(others) > 1:
-            text.require(Name("apart_in_memory").call(one, other), "MEMORY")
+    for each in inputs.memory:
+        lists = [
+            display([_reached(name, by_source) for name in names]) for names in (each.written, each.others)
+        ]
+        if len(each.written) + len(each.others) > 1:
+            text.require(Name("apart_in_memory").call(*lists), "MEMORY")
 
 
 def _reached(source: str, by_source: Reached) -> Variable | Constant:
@@ -78,15 +80,16 @@ def _reached(source: str, by_source: Reached) -> Variable | Constant:
 def require_lacking(text: GuardText, inputs: Inputs, frame_globals: dict[str, Any]) -> None:
     """A module or a class must not have got a name that the trace did not find there: it would be found
     before a builtin, and before what a base has or `__getattr__` answers."""
-    for module_globals, names in inputs.hiding:
-        here = Name("G") if module_globals is frame_globals else text.constant(module_globals, None, "")
-        text.require(lacks(here, literal(names)), "ABSENT_GLOBAL")
-    for cls, count, names in inputs.lacking:
-        lacking = Name("class_lacks").call(text.constant(cls, None, ""), literal(count), literal(names))
+    for module in inputs.hiding:
+        here = Name("G") if module.own is frame_globals else text.constant(module.own, None, "")
+        text.require(lacks(here, literal(module.names)), "ABSENT_GLOBAL")
+    for each in inputs.lacking:
+        cls = text.constant(each.cls, None, "")
+        lacking = Name("class_lacks").call(cls, literal(each.bases), literal(each.names))
         text.require(lacking, "ABSENT_IN_CLASS")
-    for cls, names in inputs.special:
+    for has in inputs.special:
         special = text.constant(SPECIAL, None, "")
-        just = Name("class_has").call(text.constant(cls, None, ""), special, literal(names))
+        just = Name("class_has").call(text.constant(has.cls, None, ""), special, literal(has.names))
         text.require(just, "SPECIAL_METHODS")
 
 

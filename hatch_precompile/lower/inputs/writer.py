@@ -47,7 +47,7 @@ from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import Asked, Call, Folded, einops_was_prepared
 from hatch_precompile.tracing.guardtree import GuardNode
 
-__all__ = ["SPECIAL", "Inputs", "inputs_of"]
+__all__ = ["SPECIAL", "Inputs", "Memory", "inputs_of"]
 
 
 # How a class answers to Python itself: looked up on it without any name in the code.
@@ -72,33 +72,63 @@ _STEADY = {
 
 
 @dataclasses.dataclass(frozen=True)
+class LackingModule:
+    """The globals of a module, and names that are not among them."""
+
+    own: dict[str, Any]
+    names: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class LackingClass:
+    """A class, and names that the first so many of its __mro__ have not."""
+
+    cls: type
+    bases: int
+    names: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SpecialMethods:
+    """A class, and the special methods that it has itself."""
+
+    cls: type
+    names: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Dynamo's names of the tensors that a graph writes to, and of its other ones."""
+
+    written: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Inputs:
     """records: compared when the entry is loaded; the rest is asked at each call as well.
 
-    environment: (name, value or None); state: functions with what they answered; called: ids of the
+    environment: the variables that were read; state: functions with what they answered; called: ids of the
     modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword,
     where their order is not seen; draws: whether the graph has random numbers;
     copied: dynamo's names of objects that are not one another; apart: the same, of two each
-    lacking: (class, how many of its __mro__, names that none of these has)
-    hiding: (the globals of a module, names that are not among them)
-    special: (class, the special methods that it has itself)
     asked: what was asked of each dict of a class derived from dict
-    memory: for each graph that writes to inputs, dynamo's names of these tensors, and of its other ones
+    memory: of each graph that writes to inputs
     """
 
     records: tuple[Dependency, ...] = ()
-    environment: tuple[tuple[str, str | None], ...] = ()
+    environment: tuple[EnvironmentVariable, ...] = ()
     state: tuple[Call, ...] = ()
     called: frozenset[int] = frozenset()
     variadic: str = ""
     draws: bool = False
     copied: tuple[str, ...] = ()
     apart: tuple[tuple[str, str], ...] = ()
-    lacking: tuple[tuple[type, int, tuple[str, ...]], ...] = ()
-    hiding: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = ()
-    special: tuple[tuple[type, tuple[str, ...]], ...] = ()
+    lacking: tuple[LackingClass, ...] = ()
+    hiding: tuple[LackingModule, ...] = ()
+    special: tuple[SpecialMethods, ...] = ()
     asked: tuple[Asked, ...] = ()
-    memory: Sequence[tuple[list[str], list[str]]] = ()
+    memory: tuple[Memory, ...] = ()
 
 
 def inputs_of(
@@ -124,6 +154,7 @@ def inputs_of(
     reading = Reading(folded, namer)
     functions = FunctionRecords(folded, tree, namer, reading)
     writer = _Writer(folded, tree, namer, reading)
+    environment = tuple(EnvironmentVariable(*each) for each in sorted(folded.environment.items()))
     records = [
         *functions.of_code([each for each in [code, *traced] if each not in resumes]),
         *writer.helpers(),
@@ -134,14 +165,14 @@ def inputs_of(
         *writer.operators(),
         *functions.of_attributes(),
         *writer.objects(),
-        *(EnvironmentVariable(*each) for each in sorted(folded.environment.items())),
+        *environment,
         *(Installed(*each) for each in sorted(folded.installed.items())),
         *map(writer.call, folded.calls),
     ]
     state = [call for call in folded.calls if call.state and call.function.__name__ not in _STEADY]
     return Inputs(
         tuple(records),
-        tuple(sorted(folded.environment.items())),
+        environment,
         tuple(state),
         frozenset(folded.called),
         _unordered_keywords(code, folded, tree),
@@ -197,7 +228,7 @@ class _Writer:
         for module in sorted(self.reading.files):
             yield file_dependency(module)
 
-    def hiding(self) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+    def hiding(self) -> Iterator[LackingModule]:
         """For the globals of a module, the names that it must not get."""
         names: dict[str, set[str]] = {}
         for each in self.builtins():
@@ -205,7 +236,9 @@ class _Writer:
             names.setdefault(each.module, set()).update(found)
         for module, hidden in sorted(names.items()):
             if module in sys.modules and module.partition(".")[0] != "torch":
-                yield cast("dict[str, Any]", dict_of(sys.modules[module])), tuple(sorted(hidden))
+                yield LackingModule(
+                    cast("dict[str, Any]", dict_of(sys.modules[module])), tuple(sorted(hidden))
+                )
 
     def builtins(self) -> Iterator[Builtins | Absent]:
         """Builtins that a global of the same name would hide. Dynamo guards the builtins themselves."""
@@ -267,19 +300,19 @@ class _Writer:
             registered = self.runtime.registered(dict(enumerate(classes)))
             yield Classes(tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 
-    def lacking(self) -> Iterator[tuple[type, int, tuple[str, ...]]]:
+    def lacking(self) -> Iterator[LackingClass]:
         """Of classes that guards can name."""
         asked = self.folded.lacking
         for cls in self._named({each for each, _ in asked}):
             for count in sorted(count for other, count in asked if other is cls):
-                yield cls, count, tuple(sorted(asked[cls, count]))
+                yield LackingClass(cls, count, tuple(sorted(asked[cls, count])))
 
-    def special(self) -> Iterator[tuple[type, tuple[str, ...]]]:
+    def special(self) -> Iterator[SpecialMethods]:
         """Python looks these up on classes by itself. Of the program's own, which may get more of them."""
         bases = {base for each in self._taking_part() for base in each.__mro__}
         for cls in self._named(bases):
             if self.runtime.is_described(cls) and not self._needs_no_row(cls):
-                yield cls, tuple(sorted(SPECIAL & dict_of(cls).keys()))
+                yield SpecialMethods(cls, tuple(sorted(SPECIAL & dict_of(cls).keys())))
 
     def _named(self, classes: set[type]) -> Iterator[type]:
         """Those that another process can find. One that torch's parametrize makes is known by its parts."""
