@@ -73,7 +73,7 @@ def test_views_that_are_conjugated_or_negated_are_torchs_own(tmp_path: Path) -> 
         return x.conj(), x.conj().imag, x[0].conj().detach(), x + 1
 
     x = torch.randn(4, 4, dtype=torch.complex64)
-    assert "conjugate" in save_graph(tmp_path, function, {"x": x}).why_wrapped
+    assert "conjugate" in save_graph(tmp_path, function, {"x": x}).record.why_wrapped
     graph = load_graph(tmp_path)
     assert seen(lambda x: graph(x=x), x) == seen(function, x)
 
