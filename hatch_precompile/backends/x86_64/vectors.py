@@ -59,7 +59,7 @@ def vectors_within(capabilities: Collection[str]) -> AbstractContextManager[None
     """Have inductor write for the widest vectors that need nothing but these capabilities.
 
     Left alone it takes all this machine has: code for any processor with AVX-512 would need the AMX of
-    the machine it was built on. One that is unknown here is out of bounds.
+    the machine it was built on. Vectors that need a flag which no capability stands for are not used.
     """
 
     def needed(isa: Any) -> set[str]:

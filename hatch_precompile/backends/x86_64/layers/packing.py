@@ -23,8 +23,8 @@ __all__ = ["Packing", "pack_layers"]
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 
-# Multiplications of a layer from which packing its weights makes up for oneDNN's set-up, and the rows of one
-# whose number of rows is not known. No sample tells some other sizes, either.
+# From how many multiplications on packing a layer's weights makes up for oneDNN's set-up. A layer whose
+# number of rows is not known counts as one of so many; so does any other size that no sample tells.
 _WORTH_PACKING = 1 << 20
 _ROWS = _UNKNOWN = 16
 # Numbers of a weight from which panels are worth it.

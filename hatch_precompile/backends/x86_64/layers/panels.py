@@ -43,14 +43,14 @@ __all__ = [
 aten = torch.ops.aten
 
 FEW_ROWS, FEW_ROWS_OF_AVX512 = 32, 128
-"""As many as our functions are worth it for where the processor has AVX-512: those for AVX2, and those for
-AVX-512, at twice as many of which both were about equal."""
+"""Up to so many rows our functions are used on a processor with AVX-512: those written for AVX2, and those
+for AVX-512. At twice as many rows oneDNN was about as fast as the latter."""
 
 COLUMNS: int = runtime("backends.x86_64.steps").COLUMNS
-"""That one vector of AVX-512 has, or two of AVX2: a panel."""
+"""Of the weight that a panel has: as many floats as one vector of AVX-512 holds, or two of AVX2."""
 
 WORDS_AT_ONCE = 16
-"""That panels of two bfloat16 or four int8 to a word are filled up to: what a tile has."""
+"""The rows of an AMX tile: a panel of bfloat16 (two to a word) or int8 (four) is filled up to a multiple."""
 
 FUNCTIONS = OTHERWISE + files(__package__).joinpath("panels.h").read_text("utf-8")
 
