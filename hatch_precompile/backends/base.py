@@ -54,15 +54,15 @@ class Compiler:
         Here belong vectors, lowerings, and what writes the calling code."""
         return nullcontext()
 
-    def prepack(self, graph: Any, fixed: set[Any], variant: Variant, *, narrow: bool) -> None:
+    def prepack(self, graph: Any, fixed: set[Any], variant: Variant, *, bfloat16: bool) -> None:
         """Change a graph of ATen operators to take weights in the layout that layers multiply fastest.
 
         fixed: the nodes of weights that do not change: what is computed of these alone leaves the graph
         afterwards, and runs once for each instance (inductor/layers/weights.py)
-        narrow: whether layers of float32 become such of bfloat16
+        bfloat16: whether layers of float32 become such of bfloat16
         """
 
-    def rewrite(self, graph: Any, variant: Variant, *, narrow: bool, inference: bool) -> None:
+    def rewrite(self, graph: Any, variant: Variant, *, bfloat16: bool, inference: bool) -> None:
         """Change a graph of ATen operators, after `prepack`, whether weights are fixed or not.
 
         inference: whether it is called without gradients

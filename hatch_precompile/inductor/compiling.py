@@ -92,9 +92,9 @@ def compile_graph(
     from torch._inductor.compile_fx import compile_fx
 
     place, obstacles = _first_line(gm), list[str]()
-    narrow = matmul_precision == "medium"
+    bfloat16 = matmul_precision == "medium"
     inner_compile = _InnerCompile(
-        gm, variants, operators, on_variant, fixed_weights, narrow, obstacles.append
+        gm, variants, operators, on_variant, fixed_weights, bfloat16, obstacles.append
     )
     wrappers = Wrappers(obstacles.append)
     disable_grad = torch.is_grad_enabled()
@@ -153,7 +153,7 @@ class _InnerCompile:
         operators: str,
         on_variant: Callable[[str, float | None], None],
         fixed_weights: bool,
-        narrow: bool,
+        bfloat16: bool,
         give_up: Callable[[str], None],
     ) -> None:
         self.forward = _Part(gm)
@@ -162,7 +162,7 @@ class _InnerCompile:
         self.operators = operators
         self.on_variant = on_variant
         self.fixed_weights = fixed_weights
-        self.narrow = narrow
+        self.bfloat16 = bfloat16
         self.give_up = give_up
 
     def __call__(self, gm: Any, inputs: Sequence[Any], **settings: Any) -> Any:
@@ -179,17 +179,17 @@ class _InnerCompile:
             given = gm if number == len(self.variants) else copy.deepcopy(gm)
             taken, its_settings = inputs, settings
             owner = backend(variant.backend)
-            narrow = self.narrow and owner.multiplies_bfloat16(variant)
+            bfloat16 = self.bfloat16 and owner.multiplies_bfloat16(variant)
             compiler = owner.compiler()
             if fixed:
                 weights = settings.get("static_input_idxs", ())
-                prepack = partial(compiler.prepack, variant=variant, narrow=narrow)
+                prepack = partial(compiler.prepack, variant=variant, bfloat16=bfloat16)
                 separated = separate(given, inputs, weights, prepack)
                 if separated is not None:
                     taken, part.plans[variant.name] = separated
                     its_settings = _settings_after(separated[1], settings)
             inference = bool(settings.get("is_inference"))
-            compiler.rewrite(given.graph, variant, narrow=narrow, inference=inference)
+            compiler.rewrite(given.graph, variant, bfloat16=bfloat16, inference=inference)
             if rounded := multiplied_as(given.graph):
                 part.rounded[variant.name] = rounded
             again = first is not None

@@ -12,7 +12,7 @@ from hatch_precompile.backends.x86_64.layers.epilogues import epilogues_that_kee
 from hatch_precompile.backends.x86_64.layers.integers import int8_products_by_processor
 from hatch_precompile.backends.x86_64.layers.linear import linear_layers_by_processor
 from hatch_precompile.backends.x86_64.layers.packing import Packing, pack_layers
-from hatch_precompile.backends.x86_64.layers.precision import narrow_layers
+from hatch_precompile.backends.x86_64.layers.precision import layers_in_bfloat16
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.backends.x86_64.vectors import vectors_within
 
@@ -30,11 +30,11 @@ class X86Compiler(Compiler):
         ):
             yield
 
-    def prepack(self, graph: Any, fixed: set[Any], variant: Variant, *, narrow: bool) -> None:
-        pack_layers(graph, fixed, Packing(Instructions(variant.requires), narrow))
+    def prepack(self, graph: Any, fixed: set[Any], variant: Variant, *, bfloat16: bool) -> None:
+        pack_layers(graph, fixed, Packing(Instructions(variant.requires), bfloat16))
 
-    def rewrite(self, graph: Any, variant: Variant, *, narrow: bool, inference: bool) -> None:
-        if narrow:
-            narrow_layers(graph)
+    def rewrite(self, graph: Any, variant: Variant, *, bfloat16: bool, inference: bool) -> None:
+        if bfloat16:
+            layers_in_bfloat16(graph)
         if inference:
             contiguous_convolutions(graph)

@@ -13,7 +13,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from hatch_precompile.backends.x86_64.layers import panels, winograd
-from hatch_precompile.backends.x86_64.layers.precision import narrowed
+from hatch_precompile.backends.x86_64.layers.precision import layer_in_bfloat16
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.inductor.layers.finite import finite
 from hatch_precompile.inductor.layers.steps import CAST, added, depends_on, is_dense, returned
@@ -35,11 +35,11 @@ _WORTH_PANELS = 1 << 14
 class Packing:
     """How a graph's layers multiply on the processors that a variant is for.
 
-    narrow: whether layers of float32 become such of bfloat16
+    bfloat16: whether layers of float32 become such of bfloat16
     """
 
     cpu: Instructions
-    narrow: bool
+    bfloat16: bool
 
     @property
     def few_rows(self) -> int:
@@ -58,7 +58,7 @@ class Packing:
             # Without VNNI by 16-bit numbers, and the processor may have it all the same.
             few = self.few_rows if self.cpu.has_vnni else panels.FEW_ROWS
             return self.cpu.has_fma and (self.cpu.has_tiles or rows <= few)
-        if dtype == torch.bfloat16 or self.narrow:
+        if dtype == torch.bfloat16 or self.bfloat16:
             return self.cpu.has_bfloat16 and rows <= self.few_rows
         return self.cpu.has_fma and (not self.cpu.has_avx512 or rows <= self.few_rows)
 
@@ -118,14 +118,14 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
         return
     if not packing.is_worth(x, turned):
         return
-    narrow = packing.narrow and base.dtype == torch.float32
+    bfloat16 = packing.bfloat16 and base.dtype == torch.float32
     columns = base.shape[0]
     with graph.inserting_before(node):
         # GPT-2, for one, keeps its layers' weights turned.
         weight = (
             turned.args[0] if _is_transpose(turned) else added(graph, aten.permute.default, turned, [1, 0])
         )
-        if narrow:
+        if bfloat16:
             weight = added(graph, CAST, weight, torch.bfloat16)
         if packing.is_ours(x):
             if weight.meta["val"].dtype == torch.bfloat16:
@@ -144,8 +144,8 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
         layer.meta.update(node.meta)
     _replace(graph, node, layer)
     layer = _without_reshapes(graph, layer)
-    if narrow:
-        narrowed(graph, layer, 0)
+    if bfloat16:
+        layer_in_bfloat16(graph, layer, 0)
 
 
 def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:

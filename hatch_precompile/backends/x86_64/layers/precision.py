@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["narrow_layers", "narrowed"]
+__all__ = ["layers_in_bfloat16", "layer_in_bfloat16"]
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -22,7 +22,7 @@ aten, prims = torch.ops.aten, torch.ops.prims
 _WORTH_ROUNDING = 64
 
 
-def narrow_layers(graph: Any) -> None:
+def layers_in_bfloat16(graph: Any) -> None:
     """Have products of float32 matrices be made in bfloat16, where rounding both at each call is worth it."""
     for node in list(graph.nodes):
         if node.target in (aten.addmm.default, aten.mm.default) and not node.kwargs:
@@ -31,10 +31,10 @@ def narrow_layers(graph: Any) -> None:
             (m, k), (_, n) = factors[0].shape, factors[1].shape
             often = all(statically_known_true(size >= _WORTH_ROUNDING) for size in (m, k, n))
             if often and all(_is_float32(value) for value in factors):
-                narrowed(graph, node, -2, -1, *((0,) if node.target is aten.addmm.default else ()))
+                layer_in_bfloat16(graph, node, -2, -1, *((0,) if node.target is aten.addmm.default else ()))
 
 
-def narrowed(graph: Any, layer: Any, *rounded: int) -> None:
+def layer_in_bfloat16(graph: Any, layer: Any, *rounded: int) -> None:
     """Have a layer whose result is float32 be one of bfloat16. rounded: the places of the arguments that are
     float32 yet and must not be."""
     args = list(layer.args)
