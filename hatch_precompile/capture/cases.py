@@ -2,7 +2,7 @@
 is called in others.
 
 A trace asks questions about sizes, and an entry serves the sizes with the sample's answers: on one side of an
-`if`, pictures that are more than one pixel at the end, two and more. Sizes on the other side become a call of
+`if`, images that are more than one pixel at the end, two and more. Sizes on the other side become a call of
 their own, and its entry one more of the entrypoint. What cannot be served is said, or stops the build.
 """
 

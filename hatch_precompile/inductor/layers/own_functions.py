@@ -17,7 +17,7 @@ __all__ = [
     "calls_c_functions",
     "has_known_sizes",
     "is_number",
-    "is_turned",
+    "is_transposed",
     "lowered",
     "lowers_itself",
 ]
@@ -108,7 +108,7 @@ def is_number(size: Any) -> bool:
     return isinstance(size, int) or bool(size.is_number)
 
 
-def is_turned(w: Any) -> bool:
+def is_transposed(w: Any) -> bool:
     """Whether (k, n) is the transpose of what lies in memory, as that of a layer's weight is."""
     from torch._inductor import ir
 

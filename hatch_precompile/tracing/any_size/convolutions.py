@@ -14,7 +14,7 @@ from hatch_precompile.tracing.any_size.expressions import is_backed, lies, varie
 __all__ = ["convolutions_of_any_size"]
 
 # One on each side of all limits in ATen's choice of a convolution (aten/src/ATen/native/Convolution.cpp,
-# `use_mkldnn` and `use_nnpack`): pictures at once, and elements of them all.
+# `use_mkldnn` and `use_nnpack`): images at once, and elements of them all.
 _SIDES = (1, 1 << 12)
 
 _SOME = itertools.repeat(7)
@@ -34,7 +34,7 @@ def convolutions_of_any_size() -> Iterator[None]:
 
     def select_for_any(input: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002 - by name
         backends = _backends(input, weight, lambda x, weight: select(x, weight, *args, **kwargs))
-        found = {determine(*_as_pictures(_like(input, _SOME), weight), backend) for backend in backends}
+        found = {determine(*_as_images(_like(input, _SOME), weight), backend) for backend in backends}
         if len(found) != 1:
             return select(input, weight, *args, **kwargs)
         formats.extend(found)
@@ -75,7 +75,7 @@ def convolutions_of_any_size() -> Iterator[None]:
 
 
 def _backends(x: Any, weight: Any, select: Callable[[Any, Any], Any]) -> list[Any]:
-    """What ATen would take for any sizes; nothing where they are known, or how the picture lies is not."""
+    """What ATen would take for any sizes; nothing where they are known, or how the image lies is not."""
     varying = [size for size in (*x.shape, *weight.shape) if isinstance(size, torch.SymInt)]
     known = _order(x) is not None and (not varies(weight) or _order(weight) is not None)
     if not varying or x.is_mkldnn or not known or not all(map(is_backed, varying)):
@@ -83,7 +83,7 @@ def _backends(x: Any, weight: Any, select: Callable[[Any, Any], Any]) -> list[An
     found = []
     for sizes in itertools.product(_SIDES, repeat=len(varying)):
         given = iter(sizes)
-        # A picture that is too small for the filter is none that such a call has.
+        # An image that is too small for the filter is none that such a call has.
         with contextlib.suppress(RuntimeError):
             found.append(select(_like(x, given), _like(weight, given)))
     return list(dict.fromkeys(found))
@@ -109,7 +109,7 @@ def _order(tensor: Any) -> Sequence[int] | None:
     return last if tensor.ndim > 3 and lies(tensor, last) else None
 
 
-def _as_pictures(x: Any, weight: Any) -> tuple[Any, Any]:
+def _as_images(x: Any, weight: Any) -> tuple[Any, Any]:
     """As torch/_subclasses/fake_impls.py (`conv`) has them where it asks how a result lies."""
     if weight.dim() == 3:
         return x.contiguous().unsqueeze(2), weight.unsqueeze(2)
@@ -117,10 +117,10 @@ def _as_pictures(x: Any, weight: Any) -> tuple[Any, Any]:
 
 
 def _channels_last(result: Any) -> Any:
-    """The same tensor, or the gradients of a picture and of a weight, lying otherwise."""
+    """The same tensor, or the gradients of an image and of a weight, lying otherwise."""
     if isinstance(result, (tuple, list)):
-        picture, weight, bias = result
-        return _channels_last(picture), _channels_last(weight), bias
+        image, weight, bias = result
+        return _channels_last(image), _channels_last(weight), bias
     if result is None:
         return None
     strides, stride = [1] * result.ndim, 1

@@ -1,7 +1,7 @@
-"""Convolutions whose weights are read at each call, and are more than the pictures.
+"""Convolutions whose weights are read at each call, and are more than the images.
 
-Inductor has all convolutions take pictures channels last, and turns the weights of each to that at each call:
-a sixth of ResNet-50's time for one picture. What it saves by it grows with the pictures. So where the weights
+Inductor has all convolutions take images channels last, and turns the weights of each to that at each call:
+a sixth of ResNet-50's time for one image. What it saves by it grows with the images. So where the weights
 are more, both stay as they are, as in eager code.
 Seen in torch 2.13.0 (`decide_layout_opt` in torch/_inductor/graph.py, torch/_inductor/kernel/conv.py).
 """
@@ -23,7 +23,7 @@ __all__ = ["contiguous_convolution", "contiguous_convolutions"]
 aten = torch.ops.aten
 
 # How many times as large as a convolution's input and result its weight is, for that to be worth it. At two
-# no model became slower: ResNets, VGG, blocks of a U-Net, with 1 to 16 pictures, on Intel's and AMD's.
+# no model became slower: ResNets, VGG, blocks of a U-Net, with 1 to 16 images, on Intel's and AMD's.
 _TIMES = 2
 
 
@@ -46,8 +46,8 @@ def _is_mostly_weight(node: Any) -> bool:
     _, channels, *size = base.shape
     if math.prod(size) == 1 or channels == 1:  # it is channels last as it lies
         return False
-    pictures = sum(_numel(each) for each in (value, node.meta["val"]))
-    return bool(base.numel() >= _TIMES * pictures)
+    images = sum(_numel(each) for each in (value, node.meta["val"]))
+    return bool(base.numel() >= _TIMES * images)
 
 
 def _numel(value: Any) -> int:

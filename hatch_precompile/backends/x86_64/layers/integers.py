@@ -21,7 +21,7 @@ from hatch_precompile.inductor.layers.own_functions import (
     OTHERWISE,
     call_of,
     has_known_sizes,
-    is_turned,
+    is_transposed,
 )
 
 __all__ = ["int8_products_by_processor"]
@@ -185,13 +185,13 @@ void product(const Item* x, int64_t m, int64_t k, const int8_t* w, int64_t n, in
     RAIIAtenTensorHandle owner(made);
     // Where torch's is slow it takes minutes for large ones: those are not asked for.
     if (precompiled_otherwise ? !torch_is_fast && m * n * k <= integers::LITTLE : torch_is_fast) {
-        const int64_t turned_sizes[] = {k, n}, turned_strides[] = {1, k};
-        AtenTensorHandle turned;
+        const int64_t transposed_sizes[] = {k, n}, transposed_strides[] = {1, k};
+        AtenTensorHandle transposed;
         // The offset is what is added to that of the weight, which may be a part of another tensor.
         if (auto error = aoti_torch__reinterpret_tensor(
-                weight, 2, turned_sizes, turned_strides, 0, &turned)) return error;
-        RAIIAtenTensorHandle turned_owner(turned);
-        if (auto error = aoti_torch_cpu__int_mm_out(made, input, turned)) return error;
+                weight, 2, transposed_sizes, transposed_strides, 0, &transposed)) return error;
+        RAIIAtenTensorHandle transposed_owner(transposed);
+        if (auto error = aoti_torch_cpu__int_mm_out(made, input, transposed)) return error;
         *result = owner.release();
         return AOTI_TORCH_SUCCESS;
     }
@@ -252,7 +252,7 @@ def _fits(x: Any, w: Any) -> bool:
         return False
     if x.get_dtype() not in (torch.int8, torch.uint8) or w.get_dtype() != torch.int8:
         return False
-    return has_known_sizes(w) and is_turned(w)
+    return has_known_sizes(w) and is_transposed(w)
 
 
 def _product(x: Any, w: Any) -> Any:

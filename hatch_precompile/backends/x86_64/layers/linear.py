@@ -22,7 +22,7 @@ from hatch_precompile.inductor.layers.own_functions import (
     call_of,
     has_known_sizes,
     is_number,
-    is_turned,
+    is_transposed,
 )
 
 __all__ = ["linear_layers_by_processor"]
@@ -50,28 +50,28 @@ namespace {
     if (auto error = aoti_torch_get_sizes(weight, &sizes)) return error;
     const int64_t m = rows[0], n = sizes[as_multiplied], k = sizes[!as_multiplied];
     const bool for_onednn = mkl_is_fast == precompiled_otherwise && m >= WORTH_IT / (n * k);
-    AtenTensorHandle made, turned = weight;
-    RAIIAtenTensorHandle turned_owner;
+    AtenTensorHandle made, transposed = weight;
+    RAIIAtenTensorHandle transposed_owner;
     if (for_onednn == as_multiplied) {
-        const int64_t turned_sizes[] = {sizes[1], sizes[0]}, turned_strides[] = {1, sizes[1]};
+        const int64_t transposed_sizes[] = {sizes[1], sizes[0]}, transposed_strides[] = {1, sizes[1]};
         // The offset is what is added to that of the weight, which may be a part of another tensor.
-        if (auto error = aoti_torch__reinterpret_tensor(weight, 2, turned_sizes, turned_strides, 0, &turned))
-            return error;
-        turned_owner = RAIIAtenTensorHandle(turned);
+        if (auto error = aoti_torch__reinterpret_tensor(
+                weight, 2, transposed_sizes, transposed_strides, 0, &transposed)) return error;
+        transposed_owner = RAIIAtenTensorHandle(transposed);
     }
     if (for_onednn) {
         const double* no_numbers[] = {nullptr};
         const char* no_word = "";
         return aoti_torch_cpu__linear_pointwise(
-            input, turned, bias ? &bias : nullptr, "none", no_numbers, 0, &no_word, result);
+            input, transposed, bias ? &bias : nullptr, "none", no_numbers, 0, &no_word, result);
     }
     const int64_t result_sizes[] = {m, n}, result_strides[] = {n, 1};
     const int32_t dtype = aoti_torch_dtype_float32(), device = aoti_torch_device_type_cpu();
     if (auto error = aoti_torch_empty_strided(2, result_sizes, result_strides, dtype, device, 0, &made))
         return error;
     RAIIAtenTensorHandle owner(made);
-    if (auto error = bias ? aoti_torch_cpu_addmm_out(made, bias, input, turned, 1.0, 1.0)
-                          : aoti_torch_cpu_mm_out(made, input, turned))
+    if (auto error = bias ? aoti_torch_cpu_addmm_out(made, bias, input, transposed, 1.0, 1.0)
+                          : aoti_torch_cpu_mm_out(made, input, transposed))
         return error;
     *result = owner.release();
     return AOTI_TORCH_SUCCESS;
@@ -146,7 +146,7 @@ def _fits(x: Any, w: Any) -> bool:
     (m, _), (k, n) = x.get_size(), w.get_size()
     if not has_known_sizes(w) or (is_number(m) and m * n * k < _WORTH_IT):
         return False
-    return _is_contiguous(x) and (is_turned(w) or _is_contiguous(w))
+    return _is_contiguous(x) and (is_transposed(w) or _is_contiguous(w))
 
 
 def _is_contiguous(x: Any) -> bool:
@@ -162,10 +162,10 @@ def _is_contiguous(x: Any) -> bool:
 def _linear(x: Any, w: Any, bias: Any) -> Any:
     from torch._inductor.lowering import permute
 
-    turned = is_turned(w)
-    weight = permute(w, [1, 0]) if turned else w
+    transposed = is_transposed(w)
+    weight = permute(w, [1, 0]) if transposed else w
     given = [x, weight] if bias is None else [x, weight, bias]
-    constants = (int(not turned),) if bias is not None else (None, int(not turned))
+    constants = (int(not transposed),) if bias is not None else (None, int(not transposed))
     columns = w.get_size()[1]
     name = "aoti_torch_cpu_precompiled_linear"
     return call_of(OTHERWISE + _FUNCTION, name, given, constants, columns, torch.float32)

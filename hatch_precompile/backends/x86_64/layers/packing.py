@@ -93,8 +93,8 @@ def _rows(x: Any) -> float:
 
 def _linear(node: Any) -> tuple[Any, Any, Any]:
     """Bias, input and weight, as a layer has it, of a product; each None where there is none."""
-    bias, x, turned = _factors(node)
-    return bias, x, turned.args[0] if _is_transpose(turned) else None
+    bias, x, transposed = _factors(node)
+    return bias, x, transposed.args[0] if _is_transpose(transposed) else None
 
 
 def _factors(node: Any) -> tuple[Any, Any, Any]:
@@ -110,20 +110,22 @@ def _is_transpose(node: Any) -> bool:
 
 
 def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
-    bias, x, turned = _factors(node)
-    base = turned.meta["val"].t()
-    if not depends_on(turned, fixed) or not _is_layer(bias, x, base, packing):
+    bias, x, transposed = _factors(node)
+    base = transposed.meta["val"].t()
+    if not depends_on(transposed, fixed) or not _is_layer(bias, x, base, packing):
         return
     if depends_on(x, fixed):  # a step as it is
         return
-    if not packing.is_worth(x, turned):
+    if not packing.is_worth(x, transposed):
         return
     bfloat16 = packing.bfloat16 and base.dtype == torch.float32
     columns = base.shape[0]
     with graph.inserting_before(node):
-        # GPT-2, for one, keeps its layers' weights turned.
+        # GPT-2, for one, keeps its layers' weights transposed.
         weight = (
-            turned.args[0] if _is_transpose(turned) else added(graph, aten.permute.default, turned, [1, 0])
+            transposed.args[0]
+            if _is_transpose(transposed)
+            else added(graph, aten.permute.default, transposed, [1, 0])
         )
         if bfloat16:
             weight = added(graph, CAST, weight, torch.bfloat16)
@@ -168,10 +170,10 @@ def _pack_int8(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None
 def _replace(graph: Any, product: Any, layer: Any) -> None:
     """Have a layer in the place of a product, and of the transpose of a weight that only that needed."""
     product.replace_all_uses_with(layer)
-    turned = product.args[-1]
+    transposed = product.args[-1]
     graph.erase_node(product)
-    if not turned.users:
-        graph.erase_node(turned)
+    if not transposed.users:
+        graph.erase_node(transposed)
 
 
 def _in_words(graph: Any, weight: Any, items: int, at_once: int) -> Any:
@@ -183,8 +185,8 @@ def _in_words(graph: Any, weight: Any, items: int, at_once: int) -> Any:
         filled = [0, words * items - k, 0, -n % panels.COLUMNS]
         weight = added(graph, aten.constant_pad_nd.default, weight, filled)
     split = added(graph, aten.view.default, weight, [number, panels.COLUMNS, words, items])
-    turned = added(graph, aten.permute.default, split, [0, 2, 1, 3])
-    return added(graph, aten.contiguous.default, turned)
+    transposed = added(graph, aten.permute.default, split, [0, 2, 1, 3])
+    return added(graph, aten.contiguous.default, transposed)
 
 
 def _is_layer(bias: Any, x: Any, base: Any, packing: Packing) -> bool:
@@ -258,12 +260,12 @@ def _join(graph: Any, layers: list[_Heads]) -> None:
     heads, size = sum(layer.number for layer in layers), earliest.meta["val"].shape[-1]
     with graph.inserting_before(earliest):
         weight = added(graph, aten.cat.default, [layer.weight for layer in layers], 0)
-        turned = added(graph, aten.permute.default, weight, [1, 0])
+        transposed = added(graph, aten.permute.default, weight, [1, 0])
         if layers[0].bias is None:
-            product = added(graph, aten.mm.default, x, turned)
+            product = added(graph, aten.mm.default, x, transposed)
         else:
             bias = added(graph, aten.cat.default, [layer.bias for layer in layers], 0)
-            product = added(graph, aten.addmm.default, bias, x, turned)
+            product = added(graph, aten.addmm.default, bias, x, transposed)
         together = graph.call_function(aten.view.default, (product, [*earliest.args[1][:-2], heads, size]))
         before = earliest.meta["val"].shape[:-2]
         together.meta["val"] = product.meta["val"].view([*before, heads, size])

@@ -134,9 +134,9 @@ def _name_for(x: Any, weight: Any) -> str:
 
 
 def _unpacked(weight: Any, order: list[int], n: int, k: int) -> Any:
-    """Panels as what they were made of, turned: (k, n)."""
-    turned = lowered(aten.permute, weight, order)
-    whole = lowered(aten.view, turned, [-(-n // COLUMNS) * COLUMNS, -1])
+    """Panels as what they were made of, transposed: (k, n)."""
+    transposed = lowered(aten.permute, weight, order)
+    whole = lowered(aten.view, transposed, [-(-n // COLUMNS) * COLUMNS, -1])
     for dimension, size in enumerate((n, k)):
         whole = lowered(aten.slice, whole, dimension, 0, size, overload="Tensor")
     return lowered(aten.permute, whole, [1, 0])

@@ -119,5 +119,5 @@ def _filters_of(points: Any) -> Any:
         )
         points = lowered(aten.cat, [one, lowered(aten.sub, two, three, overload="Tensor"), four], dimension)
     _, _, panels, channels, columns = points.get_size()
-    turned = lowered(aten.permute, points, [2, 4, 3, 0, 1])
-    return lowered(aten.view, turned, [panels * columns, channels, 3, 3])
+    transposed = lowered(aten.permute, points, [2, 4, 3, 0, 1])
+    return lowered(aten.view, transposed, [panels * columns, channels, 3, 3])
