@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from hatch_precompile.bench.parent import FIRST_OUTPUT, Request, Run
+from hatch_precompile.entrypoints.call import mode_context
+from hatch_precompile.entrypoints.finding import find_targets
+from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.errors import BuildError
 from hatch_precompile.processes import connect_to_parent, tell
 from hatch_precompile.runtime import RUNTIME_PACKAGE
-from hatch_precompile.target.call import mode_context
-from hatch_precompile.target.finding import find_targets
-from hatch_precompile.target.samples import samples_of
 from hatch_precompile.verify.agreement import run_backward
 
 __all__ = ["main"]

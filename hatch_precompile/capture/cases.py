@@ -17,13 +17,13 @@ from types import CodeType
 
 from hatch_precompile.capture.coverage import Coverage, Gap, Point, Range
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.entrypoints.call import Sample, copied, raised_eagerly
+from hatch_precompile.entrypoints.dynamic import DeclaredSize, declared_sizes
+from hatch_precompile.entrypoints.finding import Target
+from hatch_precompile.entrypoints.resized import Sizes, in_words, resizable, resized
 from hatch_precompile.errors import BuildError, Unsupported
 from hatch_precompile.lower.size_conditions import SizeCondition
 from hatch_precompile.records import Case
-from hatch_precompile.target.call import Sample, copied, raised_eagerly
-from hatch_precompile.target.dynamic import DeclaredSize, declared_sizes
-from hatch_precompile.target.finding import Target
-from hatch_precompile.target.resized import Sizes, in_words, resizable, resized
 
 __all__ = ["Cases", "Region"]
 

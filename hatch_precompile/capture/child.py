@@ -41,7 +41,7 @@ def main(path: str) -> int:
         leave_reason(directory / "error.txt", str(error))
         return FAILED
     except SystemExit as error:
-        from hatch_precompile.target.advice import own_line
+        from hatch_precompile.entrypoints.advice import own_line
 
         place = own_line(error)
         told = (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import hatch_precompile
 from hatch_precompile.capture.parent import TRACEBACK
+from hatch_precompile.entrypoints.advice import about_gpus, own_line
 from hatch_precompile.errors import BuildError, CaptureError
 from hatch_precompile.runtime import runtime_directory
-from hatch_precompile.target.advice import about_gpus, own_line
 from hatch_precompile.tracing import graph_break_reasons, is_compilers_error, last_line
 
 __all__ = ["failure", "models_own"]

@@ -24,6 +24,19 @@ from hatch_precompile.capture.cases import Cases, Region
 from hatch_precompile.capture.failures import failure, models_own
 from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
 from hatch_precompile.capture.parent import Request
+from hatch_precompile.entrypoints.call import Sample, copied, gives_no_gradient, mode_context, raised_eagerly
+from hatch_precompile.entrypoints.dynamic import mark_dynamic, require_in_range
+from hatch_precompile.entrypoints.finding import (
+    Declared,
+    Target,
+    find_declared,
+    find_target,
+    find_targets,
+    require_own_frame,
+)
+from hatch_precompile.entrypoints.resized import in_words, resized
+from hatch_precompile.entrypoints.samples import samples_of
+from hatch_precompile.entrypoints.workload import recorded_calls
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
 from hatch_precompile.inductor import CompiledGraph, Numbers, capture_settings, compile_graph
@@ -52,19 +65,6 @@ from hatch_precompile.records import (
 )
 from hatch_precompile.reuse.made_from import made_from, sources_of, what_has_changed
 from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
-from hatch_precompile.target.call import Sample, copied, gives_no_gradient, mode_context, raised_eagerly
-from hatch_precompile.target.dynamic import mark_dynamic, require_in_range
-from hatch_precompile.target.finding import (
-    Declared,
-    Target,
-    find_declared,
-    find_target,
-    find_targets,
-    require_own_frame,
-)
-from hatch_precompile.target.resized import in_words, resized
-from hatch_precompile.target.samples import samples_of
-from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.tracing import (
     NO_OPERATIONS,
     FrameTrace,

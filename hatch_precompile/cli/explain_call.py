@@ -41,7 +41,7 @@ def explain_call(entrypoint: str, inputs: str, mode: str) -> list[dict[str, Any]
     if importlib.util.find_spec("torch") is None:
         raise ExplainError(f"torch is not installed here, and what {package} carries needs it")
     args, kwargs = _inputs(inputs)
-    from hatch_precompile.target.call import mode_context
+    from hatch_precompile.entrypoints.call import mode_context
 
     try:
         for record in _targets(runtime, name):
@@ -74,7 +74,7 @@ def _inputs(reference: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     found = getattr(_import(module), function, None)
     if not callable(found):
         raise ExplainError(f"{module} has no function {function}")
-    from hatch_precompile.target.samples import as_sample
+    from hatch_precompile.entrypoints.samples import as_sample
 
     try:
         sample = as_sample(found(), f"what {reference} returned")

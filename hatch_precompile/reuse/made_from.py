@@ -21,14 +21,14 @@ import msgspec
 
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.entrypoints.call import Sample
+from hatch_precompile.entrypoints.description import described
 from hatch_precompile.errors import BuildError
 from hatch_precompile.inductor import compiler_settings
 from hatch_precompile.lower.inputs.kinds import Dependency, Function, dependency
 from hatch_precompile.outside.effects import refusing_effects
 from hatch_precompile.records import CAPTURE, Capture
 from hatch_precompile.runtime import runtime
-from hatch_precompile.target.call import Sample
-from hatch_precompile.target.description import described
 
 __all__ = ["made_from", "sources_of", "what_has_changed"]
 

@@ -17,15 +17,15 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
+from hatch_precompile.entrypoints.call import Sample, copied, copy_of, mode_context
+from hatch_precompile.entrypoints.description import described
+from hatch_precompile.entrypoints.finding import Target, find_target, find_targets
+from hatch_precompile.entrypoints.resized import in_words, resized
+from hatch_precompile.entrypoints.samples import samples_of
+from hatch_precompile.entrypoints.workload import recorded_calls
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
-from hatch_precompile.target.call import Sample, copied, copy_of, mode_context
-from hatch_precompile.target.description import described
-from hatch_precompile.target.finding import Target, find_target, find_targets
-from hatch_precompile.target.resized import in_words, resized
-from hatch_precompile.target.samples import samples_of
-from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
 from hatch_precompile.verify.effects import Effects, differing, kept, roots_of
 from hatch_precompile.verify.parent import Request, SampleResult

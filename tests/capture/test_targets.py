@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from hatch_precompile.config import Dimension, Entrypoint
+from hatch_precompile.entrypoints.call import mode_context
+from hatch_precompile.entrypoints.dynamic import mark_dynamic
+from hatch_precompile.entrypoints.finding import find_target
+from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.errors import CaptureError
-from hatch_precompile.target.call import mode_context
-from hatch_precompile.target.dynamic import mark_dynamic
-from hatch_precompile.target.finding import find_target
-from hatch_precompile.target.samples import samples_of
 
 MODELS = "broken.models"
 

@@ -16,12 +16,12 @@ import pytest
 import torch
 
 from hatch_precompile.config import Entrypoint, load
+from hatch_precompile.entrypoints.call import Sample
 from hatch_precompile.errors import BuildError
 from hatch_precompile.frontends.common import REUSE, earlier_wheel
 from hatch_precompile.records import CAPTURE
 from hatch_precompile.reuse.earlier import find_earlier
 from hatch_precompile.reuse.made_from import made_from, what_has_changed
-from hatch_precompile.target.call import Sample
 from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack
 from tests.support.hardware import a_variant
 

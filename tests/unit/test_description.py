@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.target.description import described
+from hatch_precompile.entrypoints.description import described
 
 
 def turned(*size: int) -> torch.Tensor:

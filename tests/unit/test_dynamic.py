@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from hatch_precompile.config import Dimension, Entrypoint
+from hatch_precompile.entrypoints import dynamic
+from hatch_precompile.entrypoints.call import Sample
+from hatch_precompile.entrypoints.finding import find_target
 from hatch_precompile.errors import CaptureError
-from hatch_precompile.target import dynamic
-from hatch_precompile.target.call import Sample
-from hatch_precompile.target.finding import find_target
 
 
 class Pair(NamedTuple):

@@ -19,7 +19,7 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 # which there are, stands low; the folder of each, "a backend", drives torch's compiler.
 ROOMS = [
     *("errors", "formatting", "quoting", "runtime", "looking", "processes", "events", "records", "backends"),
-    *("config", "outside", "traffic", "torch_versions", "tracing", "inductor", "a backend", "target"),
+    *("config", "outside", "traffic", "torch_versions", "tracing", "inductor", "a backend", "entrypoints"),
     *("lower", "bundle", "reuse", "capture", "wheel", "merge", "verify", "machine"),
     *("bench", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
     "generate_docs",

@@ -189,7 +189,7 @@ OF_KNOWN_THINGS = {
     "hatch_precompile": {
         *("capture/frame_names.py", "cli/explain_call.py", "lower/bytecode.py", "lower/parametrized.py"),
         *("lower/guards/subclasses.py", "lower/guards/text.py", "lower/inputs/ran.py", "lower/names.py"),
-        *("reuse/made_from.py", "target/finding.py", "target/workload.py", "verify/samples.py"),
+        *("reuse/made_from.py", "entrypoints/finding.py", "entrypoints/workload.py", "verify/samples.py"),
     },
 }
 ASKING = {"vars", "dir", "dataclasses.is_dataclass", "inspect.getmembers"}
@@ -203,7 +203,7 @@ AT_ANYTHING = (
         "templates/static_lookup.py",
     ),
     *("templates/explanation.py", "templates/refusal.py", "templates/parametrized.py"),
-    *("hatch_precompile/lower/names.py", "hatch_precompile/target/description.py"),
+    *("hatch_precompile/lower/names.py", "hatch_precompile/entrypoints/description.py"),
 )
 
 
@@ -239,7 +239,7 @@ REPR = {
     "templates/inputs.py": 3,
     "templates/parametrized.py": 2,
     "templates/explanation.py": 1,
-    "hatch_precompile/target/description.py": 2,
+    "hatch_precompile/entrypoints/description.py": 2,
 }
 
 

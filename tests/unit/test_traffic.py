@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from hatch_precompile.cli import main
 from hatch_precompile.config import Config, Dimension, Entrypoint, load
+from hatch_precompile.entrypoints.recorded import sample_of
+from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.errors import CaptureError, ConfigError
 from hatch_precompile.runtime import runtime
-from hatch_precompile.target.recorded import sample_of
-from hatch_precompile.target.samples import samples_of
 from hatch_precompile.traffic.reading import Call, read_records, to_lines
 from hatch_precompile.traffic.samples import with_recorded_calls
 from hatch_precompile.traffic.structures import structures_of

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.entrypoints.call import Sample, copied
+from hatch_precompile.entrypoints.finding import find_targets
+from hatch_precompile.entrypoints.samples import samples_of
+from hatch_precompile.entrypoints.workload import recorded_calls
 from hatch_precompile.errors import CaptureError, Unsupported
-from hatch_precompile.target.call import Sample, copied
-from hatch_precompile.target.finding import find_targets
-from hatch_precompile.target.samples import samples_of
-from hatch_precompile.target.workload import recorded_calls
 
 SOURCES = Path(__file__).parent / "workload"
 

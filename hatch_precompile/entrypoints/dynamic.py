@@ -10,9 +10,9 @@ import torch
 
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.config.reading import quote_key
+from hatch_precompile.entrypoints.call import Sample
+from hatch_precompile.entrypoints.finding import Target
 from hatch_precompile.errors import CaptureError
-from hatch_precompile.target.call import Sample
-from hatch_precompile.target.finding import Target
 from hatch_precompile.tracing.tensors import mark_range, mark_static
 
 __all__ = ["DeclaredSize", "declared_sizes", "mark_dynamic", "require_in_range"]

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.entrypoints.call import Sample, copied, mode_context
+from hatch_precompile.entrypoints.finding import Declared, find_declared
+from hatch_precompile.entrypoints.observing import Call, IsOf, calls_observed
+from hatch_precompile.entrypoints.references import find_reference
 from hatch_precompile.errors import BuildError, CaptureError
 from hatch_precompile.looking import is_a
-from hatch_precompile.target.call import Sample, copied, mode_context
-from hatch_precompile.target.finding import Declared, find_declared
-from hatch_precompile.target.observing import Call, IsOf, calls_observed
-from hatch_precompile.target.references import find_reference
 
 __all__ = ["Through", "recorded_calls"]
 

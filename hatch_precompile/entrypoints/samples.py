@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.entrypoints.advice import about_gpus
+from hatch_precompile.entrypoints.call import Sample
+from hatch_precompile.entrypoints.recorded import sample_of
+from hatch_precompile.entrypoints.references import find_reference
+from hatch_precompile.entrypoints.workload import recorded_calls
 from hatch_precompile.errors import CaptureError
-from hatch_precompile.target.advice import about_gpus
-from hatch_precompile.target.call import Sample
-from hatch_precompile.target.recorded import sample_of
-from hatch_precompile.target.references import find_reference
-from hatch_precompile.target.workload import recorded_calls
 from hatch_precompile.traffic.samples import embedded_calls, is_recorded
 
 __all__ = ["as_sample", "samples_of"]

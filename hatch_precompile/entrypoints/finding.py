@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.entrypoints.advice import about_gpus, own_line
+from hatch_precompile.entrypoints.call import Sample
+from hatch_precompile.entrypoints.observing import calls_observed
+from hatch_precompile.entrypoints.references import find_reference
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.looking import dict_of
-from hatch_precompile.target.advice import about_gpus, own_line
-from hatch_precompile.target.call import Sample
-from hatch_precompile.target.observing import calls_observed
-from hatch_precompile.target.references import find_reference
 from hatch_precompile.tracing import (
     below_decorators,
     enters_a_context,

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.entrypoints.call import Sample
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.formatting import in_bytes
-from hatch_precompile.target.call import Sample
 
 __all__ = ["sample_of"]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 
 from hatch_precompile.config import Entrypoint
-from hatch_precompile.target.call import Sample, copied
-from hatch_precompile.target.dynamic import declared_sizes
-from hatch_precompile.target.finding import Target
+from hatch_precompile.entrypoints.call import Sample, copied
+from hatch_precompile.entrypoints.dynamic import declared_sizes
+from hatch_precompile.entrypoints.finding import Target
 from hatch_precompile.tracing.tensors import like_stretched
 
 __all__ = ["Sizes", "in_words", "resizable", "resized"]
