@@ -526,7 +526,7 @@ class _Session:
         tree = self.recorder.tree(trace.root)
         traced = [code for code in trace.traced if code not in self.resumes]
         namer = Namer(trace.frame_globals, trace.injected)
-        inputs = inputs_of(trace.code, traced, trace.folded, tree, namer, self.resumes)
+        inputs = inputs_of(trace.code, traced, trace.assumed, tree, namer, self.resumes)
         memory = [self.memory[number] for _, number in graphs.values()]
         inputs = replaced(inputs, memory=tuple(each for each in memory if each.written))
         guards = lower_guards(tree, trace.frame_globals, trace.injected, inputs, trace.numbers)

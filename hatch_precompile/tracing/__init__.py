@@ -9,6 +9,8 @@ The runtime's own are templates/torch_private.py and templates/graphs.py.
 
 from __future__ import annotations
 
+from hatch_precompile.tracing.assumptions.keys import Asked
+from hatch_precompile.tracing.assumptions.results import Assumed, Call, Obstacle, closure_of
 from hatch_precompile.tracing.dynamo import (
     NO_OPERATIONS,
     FrameTrace,
@@ -37,14 +39,12 @@ from hatch_precompile.tracing.dynamo import (
     tracing_frames,
     wants_fullgraph,
 )
-from hatch_precompile.tracing.folding.keys import Asked
-from hatch_precompile.tracing.folding.results import Call, Folded, Obstacle, closure_of
 
 __all__ = [
     "NO_OPERATIONS",
     "Asked",
     "Call",
-    "Folded",
+    "Assumed",
     "FrameTrace",
     "Obstacle",
     "below_decorators",

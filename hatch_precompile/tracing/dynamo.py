@@ -16,9 +16,9 @@ import torch
 
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.folding.calls import assumed_constants
-from hatch_precompile.tracing.folding.results import Folded, folded_in
-from hatch_precompile.tracing.folding.watching import watching_folding
+from hatch_precompile.tracing.assumptions.calls import assumed_constants
+from hatch_precompile.tracing.assumptions.results import Assumed, assumed_in
+from hatch_precompile.tracing.assumptions.watching import watching_assumptions
 from hatch_precompile.tracing.numbers import conditions_on_numbers
 
 __all__ = [
@@ -66,7 +66,7 @@ class FrameTrace:
     code, new_code: the frame's bytecode before and after; frame_globals: the dict it runs in
     injected: names dynamo put into that dict, with their values; root: the RootGuardManager
     traced: every code object whose body was traced into the graph
-    folded: what else the trace took for constant
+    assumed: what else the trace took for constant
     numbers: what must be true of numbers that were traced for any value, as Python expressions over L
     dispatch: the dispatch keys that the thread adds and leaves out where the frame is called
     fixed_sizes: by its source, the line that made a constant of a size that was to be dynamic
@@ -79,7 +79,7 @@ class FrameTrace:
     injected: dict[str, Any]
     root: Any
     traced: list[CodeType]
-    folded: Folded
+    assumed: Assumed
     numbers: list[str]
     dispatch: tuple[int, int]
     fixed_sizes: dict[str, str] = field(default_factory=dict)
@@ -254,12 +254,12 @@ def tracing_frames(
         numbers = conditions_on_numbers(output_graph)
         build(self, f_code, output_graph, *args, **kwargs)
         root = self.guard_manager.root
-        folded = folded_in(output_graph)
+        assumed = assumed_in(output_graph)
         code, keys = transformed[f_code], dispatch_keys()
         sizes = _fixed_sizes(output_graph.shape_env)
         on_frame(
             FrameTrace(
-                f_code, code, frame_globals, injected, root, traced, folded, numbers, keys, sizes, bare
+                f_code, code, frame_globals, injected, root, traced, assumed, numbers, keys, sizes, bare
             )
         )
 
@@ -298,7 +298,7 @@ def tracing_frames(
     CheckFunctionManager.__init__ = build_guards
     convert_frame._compile = compile_and_watch
     try:
-        with watching_folding():
+        with watching_assumptions():
             yield
     finally:
         handle.remove()

@@ -77,7 +77,7 @@ def captured(
         tree = recorder.tree(trace.root)
         try:
             namer = Namer(trace.frame_globals, trace.injected)
-            inputs = inputs_of(trace.code, trace.traced, trace.folded, tree, namer)
+            inputs = inputs_of(trace.code, trace.traced, trace.assumed, tree, namer)
             lowered = lower_guards(tree, trace.frame_globals, trace.injected, inputs)
         except BuildError as error:
             failed.append(error)

@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.runtime import runtime
-from hatch_precompile.tracing.folding import executed as watching
+from hatch_precompile.tracing.assumptions import executed as watching
 from hatch_precompile.wheel.shim import with_shim
 from tests.inputs import absent, executed, settings, things
 from tests.inputs.capturing import captured

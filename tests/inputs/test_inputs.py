@@ -38,7 +38,7 @@ from hatch_precompile.lower.inputs import kinds
 from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
-from hatch_precompile.tracing import Folded, tracing_frames
+from hatch_precompile.tracing import Assumed, tracing_frames
 from hatch_precompile.tracing.guardtree import GuardNode
 from tests.inputs import things
 from tests.inputs.capturing import captured
@@ -699,5 +699,5 @@ def test_an_object_that_no_guard_knows_stops_the_build() -> None:
     value = things.Bystander()
     root = GuardNode("root", None, "", None, None)
     with pytest.raises(Unsupported) as stopped:
-        inputs_of(zero.__code__, [], Folded(objects={id(value): value}), root, Namer(globals()))
+        inputs_of(zero.__code__, [], Assumed(objects={id(value): value}), root, Namer(globals()))
     assert str(stopped.value).startswith("an object of the class Bystander is in the trace, without a guard")

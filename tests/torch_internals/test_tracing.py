@@ -25,7 +25,7 @@ from torch._dynamo.variables import builtin, functions
 
 from hatch_precompile import inductor, tracing
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.tracing.folding.watching import watching_folding
+from hatch_precompile.tracing.assumptions.watching import watching_assumptions
 from hatch_precompile.tracing.guardtree import GuardRecorder
 
 REPOSITORY = Path(__file__).parents[2]
@@ -211,13 +211,13 @@ class TestFolding:
     def test_every_place_is_there_and_is_put_back(self) -> None:
         place = functions.SkipFunctionVariable
         before = vars(place)["call_function"]
-        with watching_folding():
+        with watching_assumptions():
             assert vars(place)["call_function"] is not before
         assert vars(place)["call_function"] is before
 
     def test_a_place_that_is_gone_stops_the_build(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(builtin.BuiltinVariable, "call_dir")
-        with pytest.raises(Unsupported, match=r"has no BuiltinVariable\.call_dir"), watching_folding():
+        with pytest.raises(Unsupported, match=r"has no BuiltinVariable\.call_dir"), watching_assumptions():
             pass
 
     def test_a_handler_that_was_made_before_is_watched(self) -> None:
@@ -234,7 +234,7 @@ class TestFolding:
             ):
                 torch.compile(names, backend="eager")(torch.ones(1))
         (frame,) = found
-        assert [call.function for call in frame.folded.calls] == [dir]
+        assert [call.function for call in frame.assumed.calls] == [dir]
 
     def test_globals_of_the_standard_library_have_a_source_of_their_own(self) -> None:
         from torch._dynamo.source import SkipGuardSource

@@ -18,7 +18,7 @@ from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain, naming
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
-from hatch_precompile.tracing import Folded, closure_of
+from hatch_precompile.tracing import Assumed, closure_of
 from hatch_precompile.tracing.guardtree import GuardNode
 from hatch_precompile.tracing.tensors import shapes_kernel
 
@@ -30,9 +30,9 @@ Owners = dict[CodeType | FunctionType, tuple[type, tuple[Any, ...]]]
 class FunctionRecords:
     """Of one frame's trace. Raises Unsupported for a function that another process could not find."""
 
-    def __init__(self, folded: Folded, tree: GuardNode, namer: Namer, reading: Reading) -> None:
+    def __init__(self, assumed: Assumed, tree: GuardNode, namer: Namer, reading: Reading) -> None:
         self.reading = reading
-        self.folded = folded
+        self.assumed = assumed
         self.tree = tree
         self.namer = namer
         self.runtime = runtime("inputs")
@@ -54,7 +54,7 @@ class FunctionRecords:
                 if self._is_covered(code, [each for each, *_ in everything]):
                     continue
                 place = self._owned(code)
-                helper = code in self.folded.helpers
+                helper = code in self.assumed.helpers
                 if place is None and (module := _module_of(code, nested=helper)) is not None:
                     files.add(module)
                     continue
@@ -77,13 +77,13 @@ class FunctionRecords:
         whether with what is in dicts and lists."""
         # What is in a dict of a function that ran may be what it keeps, which fills up as a process goes on.
         functions = {function: (self._steady(function.__code__), False) for function in self._closed_over()}
-        for function, guarded in self.folded.functions.items():
+        for function, guarded in self.assumed.functions.items():
             functions[function] = (() if guarded else function.__code__.co_freevars, True)
         by_code: dict[CodeType, list[FunctionType]] = {}
         for function in functions:
             by_code.setdefault(function.__code__, []).append(function)
         found: list[tuple[CodeType, FunctionType | None, tuple[str, ...], bool]] = []
-        for code in dict.fromkeys([*codes, *by_code, *self.folded.helpers]):
+        for code in dict.fromkeys([*codes, *by_code, *self.assumed.helpers]):
             if code in by_code:
                 found += [(code, each, *functions[each]) for each in by_code[code]]
             else:
@@ -128,7 +128,7 @@ class FunctionRecords:
 
     def _closed_over(self) -> Iterator[FunctionType]:
         """The functions with cells that ran while tracing. One that is gone was made by what ran."""
-        closures = self.folded.closures
+        closures = self.assumed.closures
         for value in gc.get_objects() if closures else ():
             if (
                 type(value) is FunctionType
@@ -183,10 +183,10 @@ class FunctionRecords:
         return found
 
     def of_attributes(self) -> Iterator[Dependency]:
-        for function, name in self.folded.looked_at:
+        for function, name in self.assumed.looked_at:
             place = self._place(function.__code__, function)
             if place is None:
-                if self._is_covered(function.__code__, [each.__code__ for each in self.folded.functions]):
+                if self._is_covered(function.__code__, [each.__code__ for each in self.assumed.functions]):
                     continue
                 module = _module_of(function.__code__, nested=True)
                 if module is None:

@@ -20,7 +20,7 @@ from hatch_precompile.lower.inputs.kinds import Dependency, Value
 from hatch_precompile.lower.inputs.origin import is_librarys
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
-from hatch_precompile.tracing import Folded, closure_of
+from hatch_precompile.tracing import Assumed, closure_of
 
 __all__ = ["Reading"]
 
@@ -33,18 +33,18 @@ _STORING = {"STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF", "DELETE_GLOBAL", "DELET
 class Reading:
     """Of one trace. `files` has, when the records were made, modules whose text says what is not compared."""
 
-    def __init__(self, folded: Folded, namer: Namer) -> None:
+    def __init__(self, assumed: Assumed, namer: Namer) -> None:
         self.files: set[str] = set()
-        self._folded = folded
+        self._assumed = assumed
         self._namer = namer
         self._runtime = runtime("inputs")
-        self._names = frozenset().union(*map(_names, folded.helpers))
+        self._names = frozenset().union(*map(_names, assumed.helpers))
         # A flag that says that something was done, a counter: other calls find another value.
-        self.stored = frozenset(name for code in folded.helpers for name in _stored(code))
+        self.stored = frozenset(name for code in assumed.helpers for name in _stored(code))
         self._modules: set[tuple[str, frozenset[str]]] = set()
 
     def of_modules(self) -> Iterator[Dependency]:
-        for code, own in self._folded.helpers.items():
+        for code, own in self._assumed.helpers.items():
             module = own.get("__name__", "")
             if dict_of(sys.modules.get(module)) is not own:
                 continue  # generated, as what generated it is
@@ -52,7 +52,7 @@ class Reading:
 
     def of_function(self, module: str, steps: Way, function: Any) -> Iterator[Dependency]:
         """What is in objects that a function has in its closure, as default arguments and as attributes."""
-        if type(function) is not FunctionType or function.__code__ not in self._folded.helpers:
+        if type(function) is not FunctionType or function.__code__ not in self._assumed.helpers:
             return
         places = {
             "__closure__": closure_of(function),
@@ -100,7 +100,7 @@ class Reading:
             self._namer.reference(cls)
         except Unsupported:
             return
-        self._folded.classes[cls] = None
+        self._assumed.classes[cls] = None
         own = dict_of(cls)
         for name in sorted(self._names & own.keys()):
             yield from self._held(module, (*steps, ("a", name)), own[name], depth)

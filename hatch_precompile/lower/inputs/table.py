@@ -1,7 +1,7 @@
 """Everything an entry depends on: the table that docs/inputs.md is made from.
 
 Guards cover the values that dynamo takes for variable. The rest it takes for constant, or does not note that
-it was not there. The places where it does so are watched in tracing/folding/; writer.py makes
+it was not there. The places where it does so are watched in tracing/assumptions/; writer.py makes
 a record of each thing, and templates/inputs.py compares it.
 """
 
@@ -393,7 +393,7 @@ A trace rests on every answer that the program's objects gave it: "this value", 
 object", "in this order". Dynamo guards values. It does not guard what cannot change within its process, such as
 source code, nor what it looked for and did not find. A wheel's entries come into other processes. So every
 answer without a guard becomes a *dependency*: it is recorded when the wheel is built and compared where the wheel
-runs, or the build stops. Each kind is watched where dynamo itself asks (`tracing/folding/`), not program by
+runs, or the build stops. Each kind is watched where dynamo itself asks (`tracing/assumptions/`), not program by
 program.
 
 For each thing below the list says what of it is compared, and the test.

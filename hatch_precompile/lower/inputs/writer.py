@@ -44,7 +44,7 @@ from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import runtime
-from hatch_precompile.tracing import Asked, Call, Folded, einops_was_prepared
+from hatch_precompile.tracing import Asked, Assumed, Call, einops_was_prepared
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["SPECIAL", "Inputs", "Memory", "inputs_of"]
@@ -134,7 +134,7 @@ class Inputs:
 def inputs_of(
     code: CodeType,
     traced: Sequence[CodeType],
-    folded: Folded,
+    assumed: Assumed,
     tree: GuardNode,
     namer: Namer,
     resumes: Container[CodeType] = (),
@@ -143,18 +143,18 @@ def inputs_of(
 
     traced: the code objects that dynamo says it traced; resumes: code that dynamo has made itself
 
-    Raises Unsupported for what was folded and could not be compared in another process.
+    Raises Unsupported for what was taken for constant and could not be compared in another process.
     """
-    for obstacle in folded.obstacles:
+    for obstacle in assumed.obstacles:
         raise Unsupported(
             f"{obstacle.construct}: another process may have another value than the one in the trace",
             obstacle.where,
             obstacle.advice,
         )
-    reading = Reading(folded, namer)
-    functions = FunctionRecords(folded, tree, namer, reading)
-    writer = _Writer(folded, tree, namer, reading)
-    environment = tuple(EnvironmentVariable(*each) for each in sorted(folded.environment.items()))
+    reading = Reading(assumed, namer)
+    functions = FunctionRecords(assumed, tree, namer, reading)
+    writer = _Writer(assumed, tree, namer, reading)
+    environment = tuple(EnvironmentVariable(*each) for each in sorted(assumed.environment.items()))
     records = [
         *functions.of_code([each for each in [code, *traced] if each not in resumes]),
         *writer.helpers(),
@@ -166,24 +166,24 @@ def inputs_of(
         *functions.of_attributes(),
         *writer.objects(),
         *environment,
-        *(Installed(*each) for each in sorted(folded.installed.items())),
-        *map(writer.call, folded.calls),
+        *(Installed(*each) for each in sorted(assumed.installed.items())),
+        *map(writer.call, assumed.calls),
     ]
-    state = [call for call in folded.calls if call.state and call.function.__name__ not in _STEADY]
+    state = [call for call in assumed.calls if call.state and call.function.__name__ not in _STEADY]
     return Inputs(
         tuple(records),
         environment,
         tuple(state),
-        frozenset(folded.called),
-        _unordered_keywords(code, folded, tree),
-        folded.draws,
+        frozenset(assumed.called),
+        _unordered_keywords(code, assumed, tree),
+        assumed.draws,
         # Those that are one object are compared by a guard of dynamo's.
-        tuple({identity: name for name, identity in folded.copied.items()}.values()),
-        tuple(sorted(pair for pair in folded.apart if _made_by_call(code).isdisjoint(pair))),
+        tuple({identity: name for name, identity in assumed.copied.items()}.values()),
+        tuple(sorted(pair for pair in assumed.apart if _made_by_call(code).isdisjoint(pair))),
         tuple(writer.lacking()),
         tuple(writer.hiding()),
         tuple(writer.special()),
-        tuple(folded.asked),
+        tuple(assumed.asked),
     )
 
 
@@ -194,7 +194,7 @@ def _made_by_call(code: CodeType) -> set[str]:
     return {f"L[{name!r}]" for name in code.co_varnames[count : count + more]}
 
 
-def _unordered_keywords(code: CodeType, folded: Folded, tree: GuardNode) -> str:
+def _unordered_keywords(code: CodeType, assumed: Assumed, tree: GuardNode) -> str:
     """The parameter that takes any keyword, if nobody has seen in which order they came."""
     if not code.co_flags & inspect.CO_VARKEYWORDS:
         return ""
@@ -207,12 +207,12 @@ def _unordered_keywords(code: CodeType, folded: Folded, tree: GuardNode) -> str:
         if node.source == f"L[{name!r}]" and is_a(node.value, dict)
         for key in node.value
     }
-    return "" if any(len(given.intersection(keys)) > 1 for keys in folded.orders_seen) else name
+    return "" if any(len(given.intersection(keys)) > 1 for keys in assumed.orders_seen) else name
 
 
 class _Writer:
-    def __init__(self, folded: Folded, tree: GuardNode, namer: Namer, reading: Reading) -> None:
-        self.folded = folded
+    def __init__(self, assumed: Assumed, tree: GuardNode, namer: Namer, reading: Reading) -> None:
+        self.assumed = assumed
         self.tree = tree
         self.namer = namer
         self.reading = reading
@@ -243,14 +243,14 @@ class _Writer:
     def builtins(self) -> Iterator[Builtins | Absent]:
         """Builtins that a global of the same name would hide. Dynamo guards the builtins themselves."""
         names: dict[str, set[str]] = {}
-        for module, name in self.folded.builtins:
+        for module, name in self.assumed.builtins:
             found = sys.modules.get(module)
             own = not is_torch(file_of(found))
             if found is not None and own and name not in dict_of(found):
                 names.setdefault(module, set()).add(name)
         for module, hidden in sorted(names.items()):
             yield Builtins(module, tuple(sorted(hidden)))
-        yield from (Absent(*each) for each in sorted(self.folded.absent))
+        yield from (Absent(*each) for each in sorted(self.assumed.absent))
 
     def prepared(self, traced: Iterable[CodeType]) -> Iterator[Dependency]:
         """Libraries that dynamo itself calls before it goes into their code."""
@@ -264,7 +264,7 @@ class _Writer:
             yield Prepared("einops")
 
     def operators(self) -> Iterator[Dependency]:
-        yield from (Operator(*each) for each in sorted(self.folded.operators.items()))
+        yield from (Operator(*each) for each in sorted(self.assumed.operators.items()))
 
     # -- classes ---------------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class _Writer:
 
     def lacking(self) -> Iterator[LackingClass]:
         """Of classes that guards can name."""
-        asked = self.folded.lacking
+        asked = self.assumed.lacking
         for cls in self._named({each for each, _ in asked}):
             for count in sorted(count for other, count in asked if other is cls):
                 yield LackingClass(cls, count, tuple(sorted(asked[cls, count])))
@@ -323,18 +323,21 @@ class _Writer:
                     yield cls
 
     def _names(self) -> frozenset[str]:
-        found = {*self.folded.attributes, *(name for names in self.folded.lacking.values() for name in names)}
-        for code in self.folded.helpers:
+        found = {
+            *self.assumed.attributes,
+            *(name for names in self.assumed.lacking.values() for name in names),
+        }
+        for code in self.assumed.helpers:
             found.update(name for name in code.co_names if name not in self.reading.stored)
-        for function in self.folded.functions:
+        for function in self.assumed.functions:
             found.update(function.__code__.co_names)
-        if self.folded.called:
+        if self.assumed.called:
             found |= _CALLED_MODULE
         return frozenset(found | SPECIAL)
 
     def _taking_part(self) -> list[type]:
         """The classes of the trace and of its guards, and their own classes."""
-        found = dict.fromkeys([torch.Tensor, *self.folded.classes])
+        found = dict.fromkeys([torch.Tensor, *self.assumed.classes])
         for node in nodes_of(self.tree):
             if node.leaves:
                 found[type(node.value)] = None
@@ -355,7 +358,7 @@ class _Writer:
 
     def library_globals(self) -> Iterator[Dependency]:
         """Dynamo puts no guard on globals of the standard library."""
-        for (module, name), where in sorted(self.folded.names.items()):
+        for (module, name), where in sorted(self.assumed.names.items()):
             value = dict_of(sys.modules[module]).get(name)
             if value is os.environ or is_a(value, FunctionType, type, type(os), type(len)):
                 continue  # the environment and functions have records of their own
@@ -381,7 +384,7 @@ class _Writer:
         """What it has for classes of the trace, and those that it has nothing for. Others register theirs."""
         met: set[type[Any]] = {
             *_PLAIN,
-            *self.folded.classes,
+            *self.assumed.classes,
             *(type(node.value) for node in nodes_of(self.tree) if node.leaves),
         }
         name, mark = self.runtime.type_name, self.runtime.table_mark
@@ -390,7 +393,7 @@ class _Writer:
 
     def objects(self) -> Iterator[Dependency]:
         """Instances that the trace met without a guard on them."""
-        for value in self.folded.objects.values():
+        for value in self.assumed.objects.values():
             if is_a(value, enum.Enum):
                 yield Object(self.namer.reference(value))
             elif id(value) in self._covered or is_a(value, re.Match, type, os._Environ):

@@ -356,14 +356,14 @@ def _with_norm_folded(graph: Any, conv: Any, fixed: set[Any]) -> Any:
             added(graph, CAST, each, dtype) if each is not None and each.meta["val"].dtype != dtype else each
             for each in (weight, bias)
         )
-        folded = graph.call_function(conv.target, (conv.args[0], weight, bias, *conv.args[3:]))
-        folded.meta.update(last.meta)
-    last.replace_all_uses_with(folded)
+        assumed = graph.call_function(conv.target, (conv.args[0], weight, bias, *conv.args[3:]))
+        assumed.meta.update(last.meta)
+    last.replace_all_uses_with(assumed)
     while last is not conv:
         gone, last = last, next(each for each in last.all_input_nodes if not depends_on(each, fixed))
         graph.erase_node(gone)
     graph.erase_node(conv)
-    return folded
+    return assumed
 
 
 def _only_user(node: Any) -> Any:

@@ -21,28 +21,28 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.folding.attributes import watch_attributes
-from hatch_precompile.tracing.folding.builtins import made_anew, watch_builtins
-from hatch_precompile.tracing.folding.calls import watch_calls
-from hatch_precompile.tracing.folding.executed import watch_executed
-from hatch_precompile.tracing.folding.identities import watch_identities
-from hatch_precompile.tracing.folding.keys import watch_keys, watching_items
-from hatch_precompile.tracing.folding.lookups import watch_lookups
-from hatch_precompile.tracing.folding.orders import watch_orders
-from hatch_precompile.tracing.folding.results import (
+from hatch_precompile.tracing.assumptions.attributes import watch_attributes
+from hatch_precompile.tracing.assumptions.builtins import made_anew, watch_builtins
+from hatch_precompile.tracing.assumptions.calls import watch_calls
+from hatch_precompile.tracing.assumptions.executed import watch_executed
+from hatch_precompile.tracing.assumptions.identities import watch_identities
+from hatch_precompile.tracing.assumptions.keys import watch_keys, watching_items
+from hatch_precompile.tracing.assumptions.lookups import watch_lookups
+from hatch_precompile.tracing.assumptions.orders import watch_orders
+from hatch_precompile.tracing.assumptions.results import (
     asked_environment,
-    folded,
+    assumed,
     stop,
     where,
 )
-from hatch_precompile.tracing.folding.values import watch_values
+from hatch_precompile.tracing.assumptions.values import watch_values
 
-__all__ = ["watching_folding"]
+__all__ = ["watching_assumptions"]
 
 
 @contextlib.contextmanager
-def watching_folding() -> Iterator[None]:
-    """For the length of the block, `folded_in` knows what each graph was folded from."""
+def watching_assumptions() -> Iterator[None]:
+    """For the length of the block, `assumed_in` knows what each trace took for constant."""
     with contextlib.ExitStack() as stack:
 
         def watch(owner: Any, name: str, wrapper: Callable[..., Callable[..., Any]]) -> None:
@@ -101,7 +101,7 @@ def _inlining(own: Callable[..., Any]) -> Callable[..., Any]:
     def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **more: Any) -> Any:
         function = getattr(func, "fn", None)
         if isinstance(function, FunctionType):
-            found = folded()
+            found = assumed()
             guarded = func.get_source() is not None
             found.functions[function] = found.functions.get(function, True) and guarded
             if function in vars(os._Environ).values():
@@ -133,7 +133,7 @@ def _standard_globals(own: Callable[..., Any]) -> Callable[..., Any]:
         found = own(self, name)
         module = self.f_globals.get("__name__", "")
         if type(found[2]).__name__ == "SkipGuardSource":
-            folded().names.setdefault((module, name), where())
+            assumed().names.setdefault((module, name), where())
         return found
 
     return get_globals_source_and_value
@@ -141,7 +141,7 @@ def _standard_globals(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _builtin(own: Callable[..., Any]) -> Callable[..., Any]:
     def load_builtin_from_argval(self: Any, argval: str) -> Any:
-        folded().builtins.add((self.f_globals.get("__name__", ""), argval))
+        assumed().builtins.add((self.f_globals.get("__name__", ""), argval))
         return own(self, argval)
 
     return load_builtin_from_argval
@@ -150,7 +150,7 @@ def _builtin(own: Callable[..., Any]) -> Callable[..., Any]:
 def _class(own: Callable[..., Any]) -> Callable[..., Any]:
     def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
         own(self, value, **kwargs)
-        folded().classes[value] = None
+        assumed().classes[value] = None
 
     return __init__
 
@@ -177,7 +177,7 @@ def _instance(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
         own(self, value, **kwargs)
-        found = folded()
+        found = assumed()
         found.classes[type(value)] = None
         made_here = self.mutation_type is not None  # an object of the trace's own, or a copy
         unguarded = self.source is None or is_from_skip_guard_source(self.source)
@@ -191,14 +191,14 @@ def _constant_like(own: Callable[..., Any]) -> Callable[..., Any]:
     def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
         own(self, value, **kwargs)
         if self.source is None:
-            folded().objects[id(value)] = value
+            assumed().objects[id(value)] = value
 
     return __init__
 
 
 def _module_call(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        folded().called[id(self.value)] = self.value
+        assumed().called[id(self.value)] = self.value
         return own(self, tx, args, kwargs)
 
     return call_function

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.folding.identities import apart
-from hatch_precompile.tracing.folding.values import require_steady_hash
+from hatch_precompile.tracing.assumptions.identities import apart
+from hatch_precompile.tracing.assumptions.values import require_steady_hash
 
 __all__ = ["made_anew", "watch_builtins"]
 

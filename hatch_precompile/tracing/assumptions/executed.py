@@ -24,11 +24,11 @@ from torch._library import autograd, simple_registry
 import hatch_precompile
 from hatch_precompile.looking import attribute, dict_of, is_a
 from hatch_precompile.runtime import runtime
-from hatch_precompile.tracing.folding.identities import objects_apart
-from hatch_precompile.tracing.folding.results import (
+from hatch_precompile.tracing.assumptions.identities import objects_apart
+from hatch_precompile.tracing.assumptions.results import (
     asked_environment,
+    assumed,
     closure_of,
-    folded,
     in_the_library,
     of_torch,
 )
@@ -70,7 +70,7 @@ def _run(own: Callable[..., Any]) -> Callable[..., Any]:
 @contextlib.contextmanager
 def _noting_what_runs(outermost: CodeType) -> Iterator[None]:
     """outermost: the code whose frame it is below"""
-    found = folded()
+    found = assumed()
     helpers, closures = found.helpers, found.closures
     collecting = {attribute(callback, "__code__") for callback in gc.callbacks}
 
@@ -134,13 +134,13 @@ def _dispatch(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def dispatch(self: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
         if operator.namespace not in _TORCHS_OPERATORS:
-            folded().operators[str(operator)] = str(operator._schema)
+            assumed().operators[str(operator)] = str(operator._schema)
             for function in (*_for_shapes(operator), *_for_gradients(sys._getframe(1))):
                 _add(function)
         if torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ()) and not _drops_nothing(
             operator, args, kwargs
         ):
-            folded().draws = True
+            assumed().draws = True
         return own(self, operator, *args, **kwargs)
 
     return dispatch
@@ -186,7 +186,7 @@ def _watched(function: Any) -> Any:
 
 def _add(function: Any) -> None:
     """A function as one that ran, with those of its module that it names."""
-    found = folded()
+    found = assumed()
     if type(function) is not FunctionType or not _is_programs(function.__code__.co_filename):
         return
     code = function.__code__

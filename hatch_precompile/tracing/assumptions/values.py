@@ -1,4 +1,4 @@
-"""Watches what dynamo folds and each process has otherwise: hashes, addresses, the order of sets."""
+"""Watches what dynamo takes for constant and each process has otherwise: hashes, addresses, orders of sets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from hatch_precompile.torch_versions import torch_name, way
-from hatch_precompile.tracing.folding.results import (
-    folded,
+from hatch_precompile.tracing.assumptions.results import (
+    assumed,
     in_the_library,
     of_torch,
     stop,
@@ -105,7 +105,7 @@ def _id(own: Callable[..., Any]) -> Callable[..., Any]:
                 real = id(value) if made_up is None else args[0].get_id(tx)
                 if type(value) not in _ATOMIC and real is not None:
                     install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
-                    folded().copied[source.name] = real
+                    assumed().copied[source.name] = real
                 if real is not None:
                     return (made_up or constant.ConstantVariable)(real)
         result = own(self, tx, *args)
@@ -204,7 +204,7 @@ def _ordered_otherwise(variable: Any) -> bool:
     Its own sets are as ordered as dicts: one that the traced code makes of a list, or empty and adds to, is
     the same wherever it is traced.
     """
-    return id(variable) not in folded().inserted and _hashed_otherwise(variable)
+    return id(variable) not in assumed().inserted and _hashed_otherwise(variable)
 
 
 def _set_order(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -340,7 +340,7 @@ def _set_method(own: Callable[..., Any]) -> Callable[..., Any]:
         if name == "pop" and _hashed_otherwise(self):
             stop("pop() of a set of other elements than numbers", _SORT)
         if name in _CHANGING and not (name == "update" and all(map(_is_ordered, args))):
-            folded().inserted.pop(id(self), None)
+            assumed().inserted.pop(id(self), None)
         return own(self, tx, name, args, kwargs)
 
     return call_method
@@ -356,14 +356,14 @@ _CHANGING = {
 def _is_ordered(variable: Any) -> bool:
     from torch._dynamo.variables.lists import ListVariable, TupleVariable
 
-    return isinstance(variable, (ListVariable, TupleVariable)) or id(variable) in folded().inserted
+    return isinstance(variable, (ListVariable, TupleVariable)) or id(variable) in assumed().inserted
 
 
 def _new_set(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_set(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
         made = own(self, tx, *args, **kwargs)
         if all(map(_is_ordered, args)) and not kwargs:
-            folded().inserted[id(made)] = made
+            assumed().inserted[id(made)] = made
         return made
 
     return call_set
@@ -375,7 +375,7 @@ def _displayed_set(own: Callable[..., Any]) -> Callable[..., Any]:
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         own(self, *args, **kwargs)
         if sys._getframe(1).f_code.co_name == "BUILD_SET":  # the instruction
-            folded().inserted[id(self)] = self
+            assumed().inserted[id(self)] = self
 
     return init
 
@@ -383,7 +383,7 @@ def _displayed_set(own: Callable[..., Any]) -> Callable[..., Any]:
 def _set_operator(own: Callable[..., Any]) -> Callable[..., Any]:
     def operator(self: Any, tx: Any, other: Any) -> Any:
         if not _is_ordered(other):
-            folded().inserted.pop(id(self), None)
+            assumed().inserted.pop(id(self), None)
         return own(self, tx, other)
 
     return operator

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from hatch_precompile.tracing.folding.results import folded
+from hatch_precompile.tracing.assumptions.results import assumed
 
 __all__ = ["Asked", "watch_keys", "watching_items"]
 
@@ -97,7 +97,7 @@ def _derived_dict(own: Callable[..., Any]) -> Callable[..., Any]:
         if dict_vt is not None and self.source is not None:
             asked = Asked(value, whole=not all(type(key) in _PLAIN for key in dict.keys(value)))
             dict_vt.__dict__[_NOTE] = asked
-            folded().asked.append(asked)
+            assumed().asked.append(asked)
 
     return __init__
 

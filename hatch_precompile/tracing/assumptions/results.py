@@ -15,13 +15,13 @@ from hatch_precompile.torch_versions import way
 
 __all__ = [
     "Call",
-    "Folded",
+    "Assumed",
     "Obstacle",
     "asked_environment",
     "closure_of",
     "constants",
-    "folded",
-    "folded_in",
+    "assumed",
+    "assumed_in",
     "guard_on_attribute",
     "in_the_library",
     "of_torch",
@@ -47,7 +47,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Something that was folded and cannot be compared in another process."""
+    """Something that was taken for constant and cannot be compared in another process."""
 
     construct: str
     where: str
@@ -55,7 +55,7 @@ class Obstacle:
 
 
 @dataclass
-class Folded:
+class Assumed:
     """What one frame's trace rests on.
 
     functions: those whose code was traced, with whether a guard led to each; helpers: code of the program
@@ -107,21 +107,21 @@ class Folded:
     asked: list[Any] = field(default_factory=list)
 
 
-_KEPT = "_precompile_folded"
+_KEPT = "_precompile_assumed"
 
 
-def folded_in(output_graph: Any) -> Folded:
-    """What was folded into one graph."""
-    found: Folded = vars(output_graph.tracing_context).setdefault(_KEPT, Folded())
+def assumed_in(output_graph: Any) -> Assumed:
+    """What one trace took for constant."""
+    found: Assumed = vars(output_graph.tracing_context).setdefault(_KEPT, Assumed())
     return found
 
 
-def folded() -> Folded:
+def assumed() -> Assumed:
     """For the trace under way. Dynamo starts a frame again, with a new context, where it breaks a graph."""
     context = torch._guards.TracingContext.try_get()
     if context is None:
-        return Folded()
-    found: Folded = vars(context).setdefault(_KEPT, Folded())
+        return Assumed()
+    found: Assumed = vars(context).setdefault(_KEPT, Assumed())
     return found
 
 
@@ -140,14 +140,14 @@ def of_torch(filename: str) -> bool:
 
 def stop(construct: str, advice: str) -> None:
     """Keep an obstacle at the line that is being traced."""
-    folded().obstacles.append(Obstacle(construct, where(), advice))
+    assumed().obstacles.append(Obstacle(construct, where(), advice))
 
 
 def asked_environment(method: CodeType, name: Any) -> None:
     """A method of os.environ was called: one variable is an input of the graph."""
     if method is os._Environ.__getitem__.__code__:
         variable = os.fsdecode(name)
-        folded().environment[variable] = os.environ.get(variable)
+        assumed().environment[variable] = os.environ.get(variable)
     else:
         stop(
             f"os.environ is looked at as a whole (its {method.co_name})",

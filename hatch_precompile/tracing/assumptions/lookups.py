@@ -18,7 +18,7 @@ from typing import Any
 
 from hatch_precompile.looking import attribute, modules
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.folding.results import constants, folded, guard_on_attribute, stop
+from hatch_precompile.tracing.assumptions.results import assumed, constants, guard_on_attribute, stop
 
 __all__ = ["modules_with", "watch_lookups"]
 
@@ -108,7 +108,7 @@ def _not_its_own(source: Any, name: str) -> None:
 def _not_of_classes(cls: type, count: int, name: str) -> None:
     """The first classes, so many, of those that a name is looked up in, the class itself being the first."""
     if count:
-        folded().lacking.setdefault((cls, count), set()).add(name)
+        assumed().lacking.setdefault((cls, count), set()).add(name)
 
 
 def _registered(own: Callable[..., Any]) -> Callable[..., Any]:

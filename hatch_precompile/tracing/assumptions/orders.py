@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hatch_precompile.torch_versions import torch_name, way
-from hatch_precompile.tracing.folding.results import constants, folded
-from hatch_precompile.tracing.folding.values import WORDS, called_from
+from hatch_precompile.tracing.assumptions.results import assumed, constants
+from hatch_precompile.tracing.assumptions.values import WORDS, called_from
 
 __all__ = ["watch_orders"]
 
@@ -44,7 +44,7 @@ def _see_keys(variable: Any) -> None:
     if isinstance(variable, torch_name("set")):  # which torch 2.11 has as dicts
         return
     names, _ = constants([key.vt for key in variable.items], {}) or ((), {})
-    folded().orders_seen.add(names)
+    assumed().orders_seen.add(names)
     variable.install_dict_keys_match_guard()
 
 

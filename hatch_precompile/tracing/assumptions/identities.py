@@ -12,8 +12,8 @@ from typing import Any
 
 from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_versions import torch_name, way
-from hatch_precompile.tracing.folding.lookups import modules_with
-from hatch_precompile.tracing.folding.results import folded
+from hatch_precompile.tracing.assumptions.lookups import modules_with
+from hatch_precompile.tracing.assumptions.results import assumed
 
 __all__ = ["apart", "objects_apart", "watch_identities"]
 
@@ -66,7 +66,7 @@ def apart(one: Any, other: Any) -> None:
     if None not in names and _type_of(one) is _type_of(other):
         for name in names:
             _keep_in_tree(name)
-        folded().apart.add((names[0].name, names[1].name))
+        assumed().apart.add((names[0].name, names[1].name))
 
 
 # Dicts that every module has of its own.
@@ -93,7 +93,7 @@ def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
         by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
         if by_identity and value is not None and (source := _source_of(variable)) is not None:
             _keep_in_tree(source)
-            folded().copied[source.name] = id(value)
+            assumed().copied[source.name] = id(value)
 
     return __init__
 
@@ -130,7 +130,7 @@ def _met(own: Callable[..., Any]) -> Callable[..., Any]:
     def _track_obj(self: Any, item: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
         result = own(self, item, variable, *args, **kwargs)
         if variable.source is not None:
-            folded().met[id(item)] = item, variable
+            assumed().met[id(item)] = item, variable
         return result
 
     return _track_obj
@@ -140,7 +140,7 @@ def _written(own: Callable[..., Any]) -> Callable[..., Any]:
     def write(self: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
         if variable.source is not None:
             # Not by its name: a cell of the frame's own, which a `nonlocal` is written to, has none.
-            folded().written[variable.source] = variable
+            assumed().written[variable.source] = variable
         return own(self, variable, *args, **kwargs)
 
     return write
@@ -149,7 +149,7 @@ def _written(own: Callable[..., Any]) -> Callable[..., Any]:
 def objects_apart() -> None:
     """At the end of a trace: an object that it has written to was none of the others that it has met, of the
     same type. What it wrote would be seen in them."""
-    found = folded()
+    found = assumed()
     by_type: dict[type, list[Any]] = {}
     for item, variable in found.met.values():
         by_type.setdefault(type(item), []).append(variable)

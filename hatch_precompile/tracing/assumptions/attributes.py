@@ -11,9 +11,9 @@ from typing import Any
 
 from hatch_precompile.looking import attribute, dict_of, has_global, is_a
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.folding.results import (
+from hatch_precompile.tracing.assumptions.results import (
+    assumed,
     constants,
-    folded,
     guard_on_attribute,
     of_torch,
     stop,
@@ -50,7 +50,7 @@ def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         (name, *_), _ = constants(args[1:2], {}) or ((None,), {})
         if isinstance(name, str):
-            folded().attributes.add(name)
+            assumed().attributes.add(name)
             owner = args[0].realize()
             _of_module(_held(owner, "value"), name)
             _of_function(_held(owner, "fn"), name)
@@ -84,7 +84,7 @@ def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _of_module(module: Any, name: str) -> None:
     if is_a(module, ModuleType) and not has_global(module, name):
-        folded().absent.add((attribute(module, "__name__"), name))
+        assumed().absent.add((attribute(module, "__name__"), name))
 
 
 def _of_function(function: Any, name: str) -> None:
@@ -93,7 +93,7 @@ def _of_function(function: Any, name: str) -> None:
         and not of_torch(function.__code__.co_filename)
         and (name in _OF_FUNCTIONS or not hasattr(function, name))
     ):
-        folded().looked_at[function, name] = None
+        assumed().looked_at[function, name] = None
 
 
 def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.tracing.folding.results import (
+from hatch_precompile.tracing.assumptions.results import (
     Call,
+    assumed,
     constants,
-    folded,
     in_the_library,
     where,
 )
@@ -38,7 +38,7 @@ def _record(function: Any, args: Any, kwargs: Any, result: Any, *, state: bool) 
     if given is None or value is None:
         return
     call = Call(function, given[0], given[1], value[0][0], state, where())
-    found = folded()
+    found = assumed()
     if not any(other.function is function and _same(other, call) for other in found.calls):
         found.calls.append(call)
 
@@ -74,7 +74,7 @@ def _skipped_function(own: Callable[..., Any]) -> Callable[..., Any]:
         if self.value is importlib.util.find_spec:
             (name, *_), _ = constants(args, kwargs) or ((None,), {})
             if isinstance(name, str):
-                folded().installed[name] = not result.is_constant_none()
+                assumed().installed[name] = not result.is_constant_none()
         elif self.value is importlib.metadata.version:
             _record(self.value, args, kwargs, result, state=False)
         return result  # all else there is matches regular expressions, of constants
@@ -120,7 +120,7 @@ def _assumed_constant(own: Callable[..., Any]) -> Callable[..., Any]:
         result = own(tx, called, name, args, kwargs)
         _assumed.setdefault(scope.get("__name__", ""), set()).update(scope.keys() - before)
         for values, named, value in kept:
-            folded().calls.append(Call(fn, values, named, value, False, where()))
+            assumed().calls.append(Call(fn, values, named, value, False, where()))
         return result
 
     return invoke_and_store_as_constant
@@ -132,7 +132,7 @@ def _dir(own: Callable[..., Any]) -> Callable[..., Any]:
         value = vars(arg).get("value", vars(arg).get("fn"))
         names = constants([result], {})
         if value is not None and names is not None:
-            folded().calls.append(Call(dir, (value,), {}, names[0][0], False, where()))
+            assumed().calls.append(Call(dir, (value,), {}, names[0][0], False, where()))
         return result
 
     return call_dir
