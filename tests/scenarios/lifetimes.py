@@ -71,7 +71,7 @@ def without_the_collector() -> dict[str, Any]:
     gc.disable()
     found = {
         "hits": _alive(_use(torch.ones(4), 14)),
-        "hits, and misses": _alive(_use(torch.ones(2, 4), 5)),  # the tenth is explained: explanation.py
+        "hits, and misses": _alive(_use(torch.ones(2, 4), 5)),  # the tenth is explained
     }
     parts = _parts(_precompiled._installation)
     names = len(_names())

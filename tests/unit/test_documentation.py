@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import torch
 
 from hatch_precompile.outside import manifests
 from hatch_precompile.records import ConstantRecord
@@ -90,38 +89,3 @@ def test_the_page_of_the_format_has_all_that_a_bundle_holds() -> None:
     assert [tag for tag in tags if f"`{tag}`" not in page and f'`["{tag}"' not in page] == []
     assert f"version {runtime('manifest').FORMAT}" in page.splitlines()[0]
     assert f"`format`, now `{runtime('manifest').FORMAT}`" in page
-
-
-COMMENT_OF_A_FILE = re.compile(r"(?<![\w./*-])((?:[\w-]+/)*[\w-]+\.py)\b")
-
-
-def words_of(file: Path) -> str:
-    """The comments and docstrings of a file."""
-    text = file.read_text()
-    docstrings = [
-        node.value.value
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    ]
-    return "\n".join([*docstrings, *re.findall(r"#.*", text)])
-
-
-def test_a_file_that_a_comment_names_exists() -> None:
-    """Of this project, or of the torch that is installed."""
-    sources = [*REPOSITORY.glob("hatch_precompile/**/*.py"), *REPOSITORY.glob("templates/**/*.py")]
-    there = [f"/{file.relative_to(REPOSITORY).as_posix()}" for file in REPOSITORY.glob("[!.]*/**/*.py")]
-    there += [file.as_posix() for file in Path(torch.__file__).parent.rglob("*.py")]
-    there += [
-        "/setup.py",
-        "/toy.py",
-        "/torchao/utils.py",
-    ]  # an author's, an example's, one not asked for here
-    missing = [
-        (file.name, name)
-        for file in sources
-        for name in COMMENT_OF_A_FILE.findall(words_of(file))
-        if not any(path.endswith(f"/{name}") for path in there)
-    ]
-    assert missing == []

@@ -104,7 +104,7 @@ def linear_layers_by_processor() -> Iterator[None]:
 
 
 def _packed(x: Any, w: Any, bias: Any, attr: str, scalars: Any, algorithm: Any) -> Any:
-    """Of weights that were packed (weights.py). Inductor's own takes constants of the graph only."""
+    """Of weights that were packed (packing.py). Inductor's own takes constants of the graph only."""
     from torch._inductor import ir, mkldnn_ir
 
     return ir.TensorBox.create(mkldnn_ir.LinearUnary.create(x, w, bias, attr, scalars, algorithm))

@@ -1,1 +1,1 @@
-"""A small package for changes of its manifest: tests/outside/changed_manifests.py."""
+"""A small package for changes of its manifest: tests/outside/manifests.py."""
