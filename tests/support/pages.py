@@ -9,7 +9,8 @@ Some things are not as for a reader, who would fetch a gigabyte for them:
 - `python -m build` gets `--no-isolation`, so that it does not install them all again.
 - The plugin's command is started through the Python of the page's environment, because pip writes no script
   for what was there already.
-- Python's and torch's versions are those of the environment the tests run in, and the reader's checkout is this one.
+- Python's and torch's versions are those of the environment the tests run in, and the reader's checkout is
+  this one.
 """
 
 from __future__ import annotations
