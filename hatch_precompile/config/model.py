@@ -198,8 +198,8 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """What hatch-precompile compiles into a wheel, and how."""
 
     package: Package
-    """The import package that carries the compiled code, with an `__init__.py` that installs it. Left out: the
-    wheel's only one."""
+    """The import package that carries the compiled code, with an `__init__.py` that installs it. Left out:
+    the wheel's only one."""
 
     variants: Variants = ("native",)
     """The [processors](authors.md#variants) compiled for."""
@@ -227,9 +227,9 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """Seconds after which a capture or a verification that prints no line is stopped."""
 
     memory_limit: Jobs = 0
-    """Megabytes that captures and verifications may have together, with the compilers they start. If they have
-    more, the one with most is ended, and its entrypoint fails. 0: four fifths of what the machine, or the
-    control group of the build, has free when it starts."""
+    """Megabytes that captures and verifications may have together, with the compilers they start. If they
+    have more, the one with most is ended, and its entrypoint fails. 0: four fifths of what the machine, or
+    the control group of the build, has free when it starts."""
 
     report: bool = False
     """Write a [page about the build](building.md#what-a-build-does) beside the wheel,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_precompile.lower.inputs.table import INPUTS, Input, inputs_page
+from hatch_precompile.lower.inputs.table import GROUPS, INPUTS, Group, Input, inputs_page
 from hatch_precompile.runtime import runtime
 
 ROOT = Path(__file__).parents[2]
@@ -29,3 +29,14 @@ def test_the_test_it_names_is_there(each: Input) -> None:
         assert re.search(rf"(class|def) {name}\b", source)
     parts = each.case.split("-") if "TestHooks" in each.test else [each.case]
     assert all(part in source for part in parts)
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.heading)
+def test_each_has_its_test_on_the_page(group: Group) -> None:
+    """With it, or above the list for all that have no other."""
+    page = " ".join((ROOT / "docs/inputs.md").read_text().split())
+    above = {test.rpartition("::")[2] for test in group.tests}
+    assert all(f"`{test}`" in page for test in above)
+    for each in group.inputs:
+        assert each.test in group.tests or f"(`{each.test}`)" in page
+        assert each.test not in group.tests or each.kept or group.heading == "What cannot be compared"

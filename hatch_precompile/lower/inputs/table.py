@@ -50,7 +50,8 @@ class Group:
 
 _AT_LOAD = Group(
     "When the entry is loaded",
-    "That is, by the first call that passes the entry's first checks. Where something differs, the entry is left "
+    "That is, by the first call that passes the entry's first checks. Where something differs, the entry is "
+    "left "
     "out and a warning says why. Test, if no other is named: "
     "`test_what_has_changed_before_the_first_call_is_not_served` in `tests/inputs/test_inputs.py` and "
     "`tests/inputs/test_executed.py`.",
@@ -71,9 +72,11 @@ _AT_LOAD = Group(
         ),
         Input(
             "function",
-            "Code that dynamo runs instead of tracing it: functions marked with `torch.compiler.allow_in_graph`, "
+            "Code that dynamo runs instead of tracing it: functions marked with "
+            "`torch.compiler.allow_in_graph`, "
             "operators' functions for shapes, special methods of enumerations and of metaclasses",
-            "the same, with the closure and what it reads of the environment; the source file if it reads tables",
+            "the same, with the closure and what it reads of the environment; the source file if it reads "
+            "tables",
             _CHANGED,
             "the helper of an allowed function",
         ),
@@ -92,7 +95,8 @@ _AT_LOAD = Group(
         ),
         Input(
             "classes",
-            "Attributes of classes that are numbers, text, constants of torch, enumeration members, patterns, "
+            "Attributes of classes that are numbers, text, constants of torch, enumeration members, "
+            "patterns, "
             "tuples, fields of dataclasses",
             "their values, for names that were looked up",
             _CHANGED,
@@ -141,7 +145,8 @@ _AT_LOAD = Group(
         ),
         Input(
             "call",
-            "`importlib.metadata.version`, functions marked `can_constant_fold_through`, questions about hardware",
+            "`importlib.metadata.version`, functions marked `can_constant_fold_through`, questions about "
+            "hardware",
             "the answer",
             _CHANGED,
             "a library's version",
@@ -172,8 +177,10 @@ _AT_BOTH = Group(
     (
         Input(
             "classes",
-            "How names are found on classes: those of guarded values, of objects made in the trace, enumerations",
-            "for each name that was looked up, and for special methods, which bases define it, in their order; at "
+            "How names are found on classes: those of guarded values, of objects made in the trace, "
+            "enumerations",
+            "for each name that was looked up, and for special methods, which bases define it, in their "
+            "order; at "
             "each call only that none is new",
             _CHANGED,
             "an override",
@@ -227,7 +234,8 @@ _AT_BOTH = Group(
 
 _AT_CALLS = Group(
     "At each call",
-    "Where it differs, the call is a miss. Test, if no other is named: `test_it_is_not_served_where_it_is_there` "
+    "Where it differs, the call is a miss. Test, if no other is named: "
+    "`test_it_is_not_served_where_it_is_there` "
     "in `tests/inputs/test_asked.py`.",
     (
         Input(
@@ -239,7 +247,8 @@ _AT_CALLS = Group(
         Input(
             "",
             "Sets, tuples, dicts and numbers among these",
-            "their types, those of all that they hold, and the order (none of sets of text and of objects): 1, 1.0 "
+            "their types, those of all that they hold, and the order (none of sets of text and of objects): "
+            "1, 1.0 "
             "and True are equal",
             "tests/differential/test_differential.py::TestAlike::test_what_is_equal_and_not_alike",
         ),
@@ -252,7 +261,8 @@ _AT_CALLS = Group(
         Input(
             "",
             "Numbers traced for any value, `dynamic-numbers`, and what the graph computes of them",
-            "that they fit into 64 bits, and into the type of a tensor they meet, and that Python raises nothing",
+            "that they fit into 64 bits, and into the type of a tensor they meet, and that Python raises "
+            "nothing",
             "tests/language/test_programs.py::TestNumbers::test_they_are_as_in_eager_code",
         ),
         Input(
@@ -269,14 +279,16 @@ _AT_CALLS = Group(
         ),
         Input(
             "",
-            "Attributes for which an object's class, a base of it or `__getattr__` answered, or nobody: methods, "
+            "Attributes for which an object's class, a base of it or `__getattr__` answered, or nobody: "
+            "methods, "
             "registered submodules, parameters and buffers, what a wrapper asks for in what it wraps",
             "that neither the object's `__dict__`, nor a class before the one that answered has them",
             _ASKED,
         ),
         Input(
             "",
-            "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), and those that it "
+            "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), and those that "
+            "it "
             "has written to, beside others of their type",
             "that they are not the same object",
             _ASKED,
@@ -333,7 +345,8 @@ _AT_BUILD = Group(
         Input("", "`hash()` of anything but numbers, `id()`", "", _REFUSED, "hashes_text"),
         Input(
             "",
-            "The order of sets of anything but numbers (`sorted()` of them and operations on sets do no harm)",
+            "The order of sets of anything but numbers (`sorted()` of them and operations on sets do no "
+            "harm)",
             "",
             _REFUSED,
             "loops_over_names",
@@ -390,11 +403,11 @@ _HEAD = """# What an entry depends on
 <!-- Made from hatch_precompile/lower/inputs/table.py by `make reference`. Change it there. -->
 
 A trace rests on every answer that the program's objects gave it: "this value", "no such key", "another
-object", "in this order". Dynamo guards values. It does not guard what cannot change within its process, such as
-source code, nor what it looked for and did not find. A wheel's entries come into other processes. So every
-answer without a guard becomes a *dependency*: it is recorded when the wheel is built and compared where the wheel
-runs, or the build stops. Each kind is watched where dynamo itself asks (`tracing/assumptions/`), not program by
-program.
+object", "in this order". Dynamo guards values. It does not guard what cannot change within its process,
+such as source code, nor what it looked for and did not find. A wheel's entries come into other processes.
+So every answer without a guard becomes a *dependency*: it is recorded when the wheel is built and compared
+where the wheel runs, or the build stops. Each kind is watched where dynamo itself asks
+(`tracing/folding/`), not program by program.
 
 For each thing below the list says what of it is compared, and the test.
 """

@@ -1,17 +1,21 @@
 """Layers on x86-64: which functions multiply them, and the kernels that are ours. What is taken when:
 
-- float32, read weights (linear.py): MKL or oneDNN. The library of the graph asks the processor where it runs: with
-  AVX-512, except on Intel's, oneDNN takes all but small layers. Weights may be transposed, as GPT-2's are.
-- float32, fixed weights (panels.py): our own functions, with AVX-512 for up to 128 rows, and oneDNN for more; without
-  it for up to 32, and for more where the processor has no AVX-512 either. Those weights are prepacked where the wheel
-  runs, as that processor says.
+- float32, read weights (linear.py): MKL or oneDNN. The library of the graph asks the processor where it runs:
+  with AVX-512, except on Intel's, oneDNN takes all but small layers. Weights may be transposed, as GPT-2's
+  are.
+- float32, fixed weights (panels.py): our own functions, with AVX-512 for up to 128 rows, and oneDNN for more;
+  without it for up to 32, and for more where the processor has no AVX-512 either. Those weights are prepacked
+  where the wheel runs, as that processor says.
 - bfloat16: the tiles of AMX where the processor has them, and AVX-512's instructions otherwise.
-- int8 (integers.py): likewise; with AMX in the variant for any number of rows, without VNNI for up to 32. Where the
-  processor has none, torch has plain loops, so all such layers, with read weights too, are functions of the library.
-- convolutions with fixed weights (packing.py, epilogues.py): prepacked for oneDNN, with what is multiplied with their
-  channels or added to them; where sizes are not known, as suits the sample's. Relu, clamp and hard sigmoid stay out.
-- 3 x 3 float32 convolutions with fixed weights and stride 1, between channels that are multiples of 16 (winograd.py):
-  Winograd's algorithm. A variant without AVX-512 leaves them to oneDNN on a processor with it.
-- convolutions with read weights (contiguous.py): as they lie, if the weights are twice as many as the images' numbers.
+- int8 (integers.py): likewise; with AMX in the variant for any number of rows, without VNNI for up to 32.
+  Where the processor has none, torch has plain loops, so all such layers, with read weights too, are
+  functions of the library.
+- convolutions with fixed weights (packing.py, epilogues.py): prepacked for oneDNN, with what is multiplied
+  with their channels or added to them; where sizes are not known, as suits the sample's. Relu, clamp and hard
+  sigmoid stay out.
+- 3 x 3 float32 convolutions with fixed weights and stride 1, between channels that are multiples of 16
+  (winograd.py): Winograd's algorithm. A variant without AVX-512 leaves them to oneDNN on a processor with it.
+- convolutions with read weights (contiguous.py): as they lie, if the weights are twice as many as the images'
+  numbers.
 - `float32-matmul-precision = "medium"` (precision.py): factors rounded to bfloat16 in variants that have it.
 """
