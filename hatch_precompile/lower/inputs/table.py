@@ -15,7 +15,6 @@ __all__ = ["GROUPS", "INPUTS", "Group", "Input", "inputs_page"]
 _CHANGED = "tests/inputs/test_inputs.py::test_what_has_changed_before_the_first_call_is_not_served"
 _EXECUTED = "tests/inputs/test_executed.py::test_what_has_changed_before_the_first_call_is_not_served"
 _AT_CALL = "tests/inputs/test_inputs.py::test_what_may_change_between_calls_is_asked_at_each"
-_REFUSED = "tests/inputs/test_inputs.py::test_what_cannot_be_compared_stops_the_build"
 _ASKED = "tests/inputs/test_asked.py::test_it_is_not_served_where_it_is_there"
 _UNUSED = "tests/inputs/test_inputs.py::test_what_the_trace_did_not_use_may_change"
 
@@ -316,45 +315,6 @@ _AT_CALLS = Group(
     (_ASKED,),
 )
 
-_AT_BUILD = Group(
-    "What cannot be compared",
-    "It stops the build, with the line. Test, if no other is named: "
-    "`test_what_cannot_be_compared_stops_the_build` in `tests/inputs/test_inputs.py`.",
-    (
-        Input(
-            "",
-            "Code that was traced and has no name",
-            "",
-            "tests/inputs/test_inputs.py::test_code_that_nothing_names_stops_the_build",
-        ),
-        Input(
-            "",
-            "Objects of the standard library that hold other values, and all others met without a guard",
-            "",
-            _REFUSED,
-            "asks_the_main_thread",
-        ),
-        Input("", "The environment as a whole", "", _REFUSED, "counts_variables"),
-        Input(
-            "",
-            "Calls whose answer is taken for constant, where arguments or answer are no plain values",
-            "",
-            _REFUSED,
-            "assumes_an_object",
-        ),
-        Input("", "`hash()` of anything but numbers, `id()`", "", _REFUSED, "hashes_text"),
-        Input(
-            "",
-            "The order of sets of anything but numbers (`sorted()` of them and operations on sets do no "
-            "harm)",
-            "",
-            _REFUSED,
-            "loops_over_names",
-        ),
-    ),
-    (_REFUSED,),
-)
-
 _AT_IMPORT = Group(
     "When the package is imported",
     "Where it differs, none of the wheel's entries is installed, with one warning.",
@@ -394,7 +354,7 @@ _NEVER = Group(
     ),
 )
 
-GROUPS = (_AT_IMPORT, _AT_LOAD, _AT_BOTH, _AT_CALLS, _AT_BUILD, _NEVER)
+GROUPS = (_AT_IMPORT, _AT_LOAD, _AT_BOTH, _AT_CALLS, _NEVER)
 INPUTS = tuple(each for group in GROUPS for each in group.inputs)
 
 
@@ -406,8 +366,8 @@ A trace rests on every answer that the program's objects gave it: "this value", 
 object", "in this order". Dynamo guards values. It does not guard what cannot change within its process,
 such as source code, nor what it looked for and did not find. A wheel's entries come into other processes.
 So every answer without a guard becomes a *dependency*: it is recorded when the wheel is built and compared
-where the wheel runs, or the build stops. Each kind is watched where dynamo itself asks
-(`tracing/folding/`), not program by program.
+where the wheel runs. What cannot be compared [stops the build](limits.md#what-a-process-has-for-itself).
+Each kind is watched where dynamo itself asks (`tracing/folding/`), not program by program.
 
 For each thing below the list says what of it is compared, and the test.
 """
