@@ -222,3 +222,15 @@ def test_each_term_of_the_glossary_is_used() -> None:
         for term in re.findall(r"\*\*(.+?)\*\*", item):
             stem = re.sub(r"(ing|s)$", "", term.lower())
             assert stem in others, term
+
+
+# -- README -----------------------------------------------------------------------------------------------
+
+
+def test_the_readme_begins_with_its_use_and_has_one_table_of_figures() -> None:
+    text = (REPOSITORY / "README.md").read_text("utf-8")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE)[:2] == [
+        "Quick start",
+        "How long until the first answer",
+    ]
+    assert len(re.findall(r"^\| --- ", text, re.MULTILINE)) == 1
