@@ -19,15 +19,19 @@ BENCH_NEEDS := $(TORCH) transformers==5.23.0 torchao==0.18.0 build onnx==1.23.2 
 TRIED_WITH := accelerate==1.15.0 captum==0.9.0 coverage==7.17.5 dill==0.4.1 joblib==1.6.0 lightning==2.6.6 onnx==1.23.2 onnxruntime==1.31.1 \
 	onnxscript==0.7.2 peft==0.21.2 torchinfo==1.8.0
 TOOLS_NEEDS := build
+# Wheels for the emulated machine of `make test-arm64`: there is no other index of these for it
+ARM64_NEEDS := $(TORCH) transformers==5.23.0 numpy hatchling msgspec 'auditwheel>=6.5,<7' pyelftools pytest pytest-xdist filelock hypothesis \
+	build click griffelib jinja2 rich tomlkit
 DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test cells demo bench calls chart differential fuzz truth models programs strangers tools soak reference docs clean
+.PHONY: help lint test test-arm64 cells demo bench calls chart differential fuzz truth models programs strangers tools soak reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
 	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
+	@echo "make test-arm64   a part of it on an emulated 64-bit Arm machine, which it makes in build/arm64; as root"
 	@echo "make cells   the same with each Python and torch of docs/support.md, which it writes"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on seven models; build/bench.json"
@@ -56,6 +60,13 @@ WORKERS ?= 2
 PYTEST = -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(TESTS)
 test: .venv-test/.ready
 	.venv-test/bin/python $(PYTEST)
+
+# Debian packages: debootstrap qemu-user-static. Six GB; twenty minutes, and as many to make the machine.
+ARM64 ?= build/arm64
+ARM64_TESTS ?= tests/arm64 tests/unit/test_variants.py tests/runtime_unit/test_signals.py tests/capture/test_threads.py
+test-arm64:
+	tests/arm64/machine.sh make $(ARM64) $(ARM64_NEEDS)
+	tests/arm64/machine.sh run $(ARM64) python3 -m pytest -p no:cacheprovider $(ARM64_TESTS)
 
 # The whole suite with other versions, each in an environment of its own that is removed afterwards. A torch is several GB
 # on an index without a CPU-only one. A part: make cells CELLS="--cells 3.12+2.13.0"; a Python that is not on the path:

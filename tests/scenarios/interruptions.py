@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import json
 import os
+import platform
 import signal
 import sys
 import threading
@@ -25,7 +26,16 @@ IDS = torch.tensor([[1, 2, 3]])
 
 
 _NEEDED = (
-    *("overview", "backends", "backends.x86_64", "serving", "entries", "graphs", "explanation", "advice"),
+    *(
+        "overview",
+        "backends",
+        f"backends.{platform.machine()}",
+        "serving",
+        "entries",
+        "graphs",
+        "explanation",
+        "advice",
+    ),
     "misses",
 )
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Collection
 from typing import Any
+
+import pytest
 
 from hatch_precompile.backends import backends_of
 from hatch_precompile.backends.base import Variant
 
-__all__ = ["HERE", "a_variant"]
+__all__ = ["HERE", "a_variant", "about_x86"]
 
 HERE = backends_of("")[0]
 """The backend of this machine."""
+
+
+def about_x86(what: str) -> pytest.MarkDecorator:
+    """For tests about what only x86-64 has."""
+    return pytest.mark.skipif(platform.machine() != "x86_64", reason=f"{what} of x86-64")
 
 
 def a_variant(

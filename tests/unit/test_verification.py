@@ -15,6 +15,7 @@ from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event
 from hatch_precompile.processes import parent
 from hatch_precompile.verify.parent import SampleResult, run_samples
+from tests.support.hardware import about_x86
 
 # Its model lacks what the tests add to it.
 MISBEHAVING = Path(__file__).parent / "verification" / "misbehaving"
@@ -113,6 +114,7 @@ class TestWhatACallLeavesBehind:
         assert package.problems(self.BODY.format("True")) == ["", ""]
 
 
+@about_x86("what the processor decides")
 class TestAsOtherProcessorsWouldRunIt:
     """A model that imports the runtime's steps depends on the processor."""
 

@@ -12,6 +12,9 @@ from hatch_precompile.backends.x86_64.layers import integers
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.errors import ConfigError
 from tests.support.graphs import load_graph, other_processors, save_graph
+from tests.support.hardware import about_x86
+
+pytestmark = about_x86("products of int8")
 
 FUNCTION = b"aoti_torch_cpu_precompiled_int_mm"
 OTHERS = b"aoti_torch_cpu__int_mm"

@@ -12,7 +12,10 @@ from hatch_precompile.backends.base import Variant
 from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, FEW_ROWS, FEW_ROWS_OF_AVX512, FUNCTIONS
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.inductor import compiling
+from tests.support.hardware import about_x86
 from tests.support.layers import CAPABILITIES, compiled, in_the_other_way, multiplied_by_onednn, variant
+
+pytestmark = about_x86("layers")
 
 
 def few_rows(of: Variant) -> int:

@@ -22,13 +22,16 @@ from hatch_precompile.runtime import runtime
 from hatch_precompile.verify.parent import require_hits, run_samples
 from tests.conftest import Site, build_entrypoints
 from tests.support.graphs import OPERATORS
-from tests.support.hardware import a_variant
+from tests.support.hardware import a_variant, about_x86
 from tests.support.headers import settings_of_a_build
 
-pytestmark = pytest.mark.skipif(
-    not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
-    reason="oneDNN does not multiply bfloat16 on this processor",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+        reason="oneDNN does not multiply bfloat16 on this processor",
+    ),
+    about_x86("layers made bfloat16,"),
+]
 
 HERE = tuple(name for name, value in torch.cpu.get_capabilities().items() if value is True)
 # Without AMX, whose products test_panels.py has: what is looked at here is what oneDNN multiplies.

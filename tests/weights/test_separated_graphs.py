@@ -14,10 +14,13 @@ from hatch_precompile.inductor import CompiledGraph, compile_graph
 from hatch_precompile.inductor.layers.steps import depends_on
 from hatch_precompile.runtime import runtime
 from tests.support.graphs import OPERATORS
-from tests.support.hardware import a_variant
+from tests.support.hardware import a_variant, about_x86
 from tests.support.headers import settings_of_a_build
 
-pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+pytestmark = [
+    pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN"),
+    about_x86("weights packed for oneDNN,"),
+]
 
 
 class Layers(nn.Module):

@@ -15,9 +15,13 @@ from hatch_precompile.backends.x86_64.layers.winograd import convolution
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.inductor import compiling
 from tests.support.graphs import load_graph, save_graph
+from tests.support.hardware import about_x86
 from tests.support.layers import CAPABILITIES, compiled, multiplied_by_onednn, variant
 
-pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+pytestmark = [
+    pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN"),
+    about_x86("convolutions"),
+]
 
 # What a graph multiplies with points.
 STEP = "x86_64:points_here"

@@ -17,7 +17,10 @@ from elftools.elf.elffile import ELFFile
 from tests.conftest import MARK, TESTS, Site
 from tests.wheel.conftest import Built, run
 
-SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
+SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"} | {
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+}
 TORCHS = {"libtorch.so", "libtorch_cpu.so", "libtorch_python.so", "libc10.so", "libgomp.so.1"}
 
 

@@ -17,11 +17,13 @@ from click.testing import CliRunner, Result
 
 from hatch_precompile.cli import main
 from hatch_precompile.cli.matrix_progress import MatrixBoard
+from tests.support.hardware import HERE
 from tests.unit.matrix.conftest import CELLS, PYPROJECT
 from tests.unit.test_processes import eventually, processes_with
 
 distributed = pytest.importorskip("distributed")
 REPOSITORY = Path(__file__).parents[3]
+LOWER, HIGHER = HERE.variants[1:3]
 
 
 def cluster(**options: Any) -> Any:
@@ -32,14 +34,14 @@ def cluster(**options: Any) -> Any:
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    with cluster(resources={"x86-64-v3": 2}) as made:
+    with cluster(resources={HIGHER: 2}) as made:
         yield made.scheduler_address
 
 
 @pytest.fixture
 def project(project: Path) -> Path:
     """With two cells only, which need what the workers say they have."""
-    text = PYPROJECT.replace("matrix =", 'variants = ["x86-64-v2", "x86-64-v3"]\nmatrix =')
+    text = PYPROJECT.replace("matrix =", f'variants = ["{LOWER}", "{HIGHER}"]\nmatrix =')
     (project / "pyproject.toml").write_text(text.replace('"3.11", ', ""))
     return project
 
@@ -103,11 +105,11 @@ def ancestors(pid: int) -> list[int]:
 
 
 def test_workers_that_do_not_say_that_they_can_run_a_variant(project: Path) -> None:
-    with cluster(resources={"x86-64-v2": 1}) as made:
+    with cluster(resources={LOWER: 1}) as made:
         result = run("--dask", made.scheduler_address, project)
     assert result.exit_code == 1
-    assert "none of the 2 workers says that it can run x86-64-v3, which a variant asks" in result.stderr
-    assert '--resources "x86-64-v3=1"' in result.stderr
+    assert f"none of the 2 workers says that it can run {HIGHER}, which a variant asks" in result.stderr
+    assert f'--resources "{HIGHER}=1"' in result.stderr
 
 
 def test_no_scheduler(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

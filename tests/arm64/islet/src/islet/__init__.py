@@ -1,0 +1,1 @@
+"""What a wheel for 64-bit Arm is tried with."""

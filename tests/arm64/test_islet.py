@@ -1,0 +1,130 @@
+"""A wheel for 64-bit Arm: built there, and called on processors with and without what its variants need.
+
+`make test-arm64` runs this inside an emulated machine, where QEMU_CPU says what the processor is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_precompile.backends.aarch64.levels import highest
+from hatch_precompile.runtime import runtime
+from tests.conftest import REPOSITORY, Site, made_once
+from tests.wheel.conftest import build, run
+
+pytestmark = pytest.mark.skipif(platform.machine() != "aarch64", reason="64-bit Arm: make test-arm64")
+
+HERE = Path(__file__).parent
+EMULATED = pytest.mark.skipif(
+    "QEMU_CPU" not in os.environ, reason="the processor is what it is: no emulation"
+)
+NAMES = {"layers", "fixed", "narrow", "trained", "integers", "extremes", "branched"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work = made_once(tmp_path_factory, "islet", _build)
+    (wheel,) = (work / "dist").glob("*.whl")
+    return wheel
+
+
+def _build(work: Path) -> None:
+    own, _ = build(REPOSITORY, REPOSITORY, work / "own", "--wheel")
+    with zipfile.ZipFile(own) as archive:
+        archive.extractall(work / "plugin")
+    _, log = build(HERE / "islet", work / "plugin", work / "dist", "--wheel")
+    (work / "log").write_text(log)
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path) -> Site:
+    site = wheel.parent.parent / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return Site(site, timeout=1200)
+
+
+def play(site: Site, scenario: str, processor: str = "max", **arguments: Any) -> Any:
+    return site.play(f"islet_calls.{scenario}", environment={"QEMU_CPU": processor}, **arguments)
+
+
+def test_the_wheel_says_what_it_runs_on(wheel: Path) -> None:
+    assert wheel.stem.split("-")[-1].endswith("_aarch64")
+    shown = run(sys.executable, "-m", "auditwheel", "show", wheel)
+    assert wheel.stem.split("-")[-1] in shown
+    with zipfile.ZipFile(wheel) as archive:
+        manifest = json.loads(archive.read("islet/_precompiled/bundle/manifest.json"))
+    assert [(each["name"], each["backend"]) for each in manifest["variants"]] == [
+        ("armv8-a", "aarch64"),
+        ("armv8.2-a-bf16", "aarch64"),
+    ]
+
+
+def check(seen: Any, variant: str) -> None:
+    assert seen["variant"] == variant
+    assert seen["right"] == dict.fromkeys(NAMES, True)
+    assert {name: misses for name, (hits, misses) in seen["served"].items() if misses or not hits} == {}
+    assert seen["imported"] == []
+
+
+def test_it_serves_where_it_was_built(site: Site) -> None:
+    bf16 = highest(runtime("backends.aarch64").here()) not in ("armv8-a", "armv8.2-a")
+    check(play(site, "every_call"), "armv8.2-a-bf16" if bf16 else "armv8-a")
+
+
+@EMULATED
+@pytest.mark.parametrize(
+    ("processor", "variant"),
+    [
+        ("cortex-a53", "armv8-a"),
+        ("neoverse-n1", "armv8-a"),  # as Graviton2
+        ("a64fx", "armv8-a"),  # SVE of 512 bits
+        ("max,sve=off", "armv8.2-a-bf16"),  # as Apple's
+        ("max,sve512=off,sve1024=off,sve2048=off", "armv8.2-a-bf16"),
+        ("max", "armv8.2-a-bf16"),
+    ],
+)
+def test_the_variant_that_a_processor_runs_is_chosen(site: Site, processor: str, variant: str) -> None:
+    """And none ends at an instruction that the processor does not have."""
+    check(play(site, "every_call", processor), variant)
+
+
+def test_guards_run_in_c_after_some_calls(site: Site) -> None:
+    assert play(site, "guards_after_many_calls") == {"native": True, "hits": 20, "misses": 2}
+
+
+def test_signals_and_threads(site: Site) -> None:
+    seen = play(site, "signals_and_threads", times=20)
+    assert seen == {"raised": seen["raised"], "caught": seen["raised"], "calls": 80, "wrong": 0}
+
+
+def test_another_machine_runs_eagerly_and_is_told_once(site: Site) -> None:
+    """As where the runtime of this wheel comes to lie on x86."""
+    code = (
+        "import os, types; os.uname = lambda: types.SimpleNamespace(machine='x86_64')\n"
+        "import islet.model as m, torch, probe\n"
+        "x, = m.of_layers()[0]\n"
+        "with torch.no_grad(): probe.result(right=bool(torch.isfinite(m.layers()(x)).all()))"
+    )
+    finished = site.run(code)
+    assert finished.result == {"right": True}
+    assert finished.stderr.count("PrecompileWarning") == 1
+    assert "this CPU cannot run it: armv8-a needs asimd" in finished.stderr
+
+
+def test_fixed_weights_are_not_taken_where_bfloat16_is_slow(wheel: Path) -> None:
+    """Of frozen layers of bfloat16 oneDNN has its reference only: eager code's own operator is called."""
+    with zipfile.ZipFile(wheel) as archive:
+        texts = [
+            archive.read(name) for name in archive.namelist() if name.endswith(".so") and "/narrow/" in name
+        ]
+    assert texts and not any(b"mkldnn" in text for text in texts)
+    assert any(b"addmm" in text for text in texts)
