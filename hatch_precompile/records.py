@@ -53,10 +53,13 @@ Place = tuple[str, list[Any], str]
 
 
 class ConstantRecord(Struct, frozen=True, omit_defaults=True):
+    """`device`: the kind of device that it is moved to before a call, "" for none."""
+
     file: str
     dtype: str
     size: list[Size]
     name: str = ""
+    device: str = ""
 
 
 class GraphRecord(Struct, frozen=True, omit_defaults=True):

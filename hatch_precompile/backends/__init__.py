@@ -26,15 +26,18 @@ def every() -> list[Backend]:
     return [backend(each.name) for each in pkgutil.iter_modules(__path__) if each.ispkg]
 
 
-def known() -> tuple[str, ...]:
-    """The names of variants."""
-    natives = dict.fromkeys(each.native for each in every())
-    return (*natives, *(name for each in every() for name in each.variants))
+def known(device: str = "cpu") -> tuple[str, ...]:
+    """The names of variants for devices of that kind, as torch calls it."""
+    there = [each for each in every() if each.device == device]
+    natives = dict.fromkeys(each.native for each in there if each.native)
+    return (*natives, *(name for each in there for name in each.variants))
 
 
-def backends_of(name: str) -> list[Backend]:
-    """Those of this machine that have a variant of that name; with an empty name all of this machine."""
-    return [each for each in every() if each.is_here() and name in ("", each.native, *each.variants)]
+def backends_of(name: str, device: str = "cpu") -> list[Backend]:
+    """Those of this machine, for devices of that kind, that have a variant of that name; with an empty name
+    all of these."""
+    there = [each for each in every() if each.device == device and each.is_here()]
+    return [each for each in there if name in ("", each.native, *each.variants)]
 
 
 def most_demanding(names: Collection[str]) -> Iterator[str]:

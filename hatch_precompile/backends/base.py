@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-__all__ = ["Backend", "Compiler", "Policy", "Variant"]
+__all__ = ["Backend", "Compiler", "Policy", "Surroundings", "Variant"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,18 @@ class Variant:
     requires: tuple[str, ...]
     settings: dict[str, Any]
     backend: str
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a process that traces and compiles starts with.
+
+    environment: variables beside the build's own
+    forked: whether it may be forked from one that has imported torch's compiler already
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    forked: bool = True
 
 
 class Policy(Protocol):
@@ -48,6 +61,14 @@ class Policy(Protocol):
 
 class Compiler:
     """How inductor compiles for a backend. As it stands: as inductor does it by itself."""
+
+    has_python_wrapper: ClassVar[bool] = True
+    """Whether a graph that inductor's C++ wrapper refuses can be carried with its Python one."""
+
+    def lowering(self, variant: Variant) -> AbstractContextManager[None]:
+        """Inductor is set while a graph becomes one of ATen operators. That is once for all variants: this is
+        the first of them."""
+        return nullcontext()
 
     def compiling(self, variant: Variant) -> AbstractContextManager[None]:
         """Inductor is set for a variant while the block compiles one graph; its `settings` are set already.
@@ -68,12 +89,21 @@ class Compiler:
         inference: whether it is called without gradients
         """
 
+    def compiled(self, function: Any, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+        """Change what inductor made of a graph, an object with `current_callable`, before a sample calls it.
+
+        outputs, inputs: the values that stand for those of the graph that was compiled; an output that is an
+        input is the same object in both
+        """
+
 
 class Backend(ABC):
     """A kind of hardware. Its variants: their names, what a machine must have for each, what this one has."""
 
     name: ClassVar[str]
     """Of its folders, and in manifests."""
+    device: ClassVar[str] = "cpu"
+    """What torch calls the devices that its code runs on."""
     machines: ClassVar[frozenset[str]] = frozenset()
     """What `platform.machine()` calls the machines that build for it."""
     hardware: ClassVar[str] = "CPU"
@@ -81,7 +111,8 @@ class Backend(ABC):
     variants: ClassVar[tuple[str, ...]]
     """Names, the most demanding last."""
     native: ClassVar[str] = "native"
-    """The name of the variant for the machine that builds. It stands for what that machine has."""
+    """The name of the variant for the machine that builds, which stands for what that machine has; "" where
+    there is none."""
     in_bfloat16: ClassVar[tuple[str, ...]] = ()
     """Those of the variants for machines that multiply bfloat16."""
     libraries: ClassVar[frozenset[str]] = frozenset()
@@ -121,6 +152,11 @@ class Backend(ABC):
     def multiplies_bfloat16(self, variant: Variant) -> bool:
         """Whether each machine that runs it does, so that float32 layers may be made such."""
         return False
+
+    def surroundings(self, variant: Variant, folder: Path) -> Surroundings:
+        """Of the processes that trace and compile for a variant. folder: one of the build, in which what they
+        need may be made; captures that are side by side share it."""
+        return Surroundings()
 
     def compiler(self) -> Compiler:
         """Imports torch's compiler where it is not plain inductor."""

@@ -98,7 +98,8 @@ def compile_graph(
     )
     wrappers = Wrappers(obstacles.append)
     disable_grad = torch.is_grad_enabled()
-    with wrappers.watched():
+    first = variants[0]
+    with wrappers.watched(), backend(first.backend).compiler().lowering(first):
         function = compile_fx(gm, list(example_inputs), inner_compile=inner_compile)
     forward, backward = inner_compile.forward, inner_compile.backward
     around = wrappers.finish(has_backward=backward is not None)
@@ -223,6 +224,7 @@ class _InnerCompile:
 
         self.on_variant(variant.name, None)
         started = time.perf_counter()
+        outputs, given = _values(gm)
         with (
             with_settings_of(variant),
             compiler.compiling(variant),
@@ -233,10 +235,23 @@ class _InnerCompile:
             TracingContext.report_output_strides() if again else contextlib.nullcontext(),
         ):
             compiled = _compile_variant(
-                part, variant.name, gm, inputs, settings, self.operators, self.give_up
+                part, variant.name, compiler, gm, inputs, settings, self.operators, self.give_up
             )
+        compiler.compiled(compiled, outputs, given)
         self.on_variant(variant.name, round(time.perf_counter() - started, 3))
         return compiled
+
+
+def _values(gm: Any) -> tuple[list[Any], list[Any]]:
+    """What stands for the outputs of a graph, and what for its inputs."""
+    (returned,) = gm.graph.output_node().args
+    given = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    both = (list(returned) if isinstance(returned, (tuple, list)) else [returned], given)
+    outputs, inputs = (
+        [each.meta.get("val") if isinstance(each, torch.fx.Node) else each for each in nodes]
+        for nodes in both
+    )
+    return outputs, inputs
 
 
 def _settings_after(plan: Plan, settings: dict[str, Any]) -> dict[str, Any]:
@@ -271,6 +286,7 @@ def _first_line(gm: Any) -> str:
 def _compile_variant(
     part: _Part,
     variant: str,
+    compiler: Compiler,
     inner: Any,
     inputs: Sequence[Any],
     settings: dict[str, Any],
@@ -293,6 +309,8 @@ def _compile_variant(
         with libraries_made(give_up, operators, more) as made, python_operators_called_directly():
             compiled = compile_fx_inner(inner, inputs, **settings)
     except (InductorError, _NoHandle) as error:
+        if not compiler.has_python_wrapper:
+            raise
         refusal: Exception = error
     else:
         if not made:

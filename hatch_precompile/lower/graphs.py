@@ -74,8 +74,7 @@ def _copy_stripped(source: Path, destination: Path) -> None:
 
 
 def _write_constant(tensor: torch.Tensor, directory: Path, file: str, name: str) -> ConstantRecord:
-    if tensor.device.type != "cpu":
-        raise BuildError(f"a constant of a graph is on {tensor.device}; only cpu is supported")
-    dense = tensor.detach().contiguous()
+    dense = tensor.detach().cpu().contiguous()
     (directory / file).write_bytes(ctypes.string_at(dense.data_ptr(), dense.nbytes))
-    return ConstantRecord(file, str(tensor.dtype).removeprefix("torch."), list(tensor.size()), name)
+    dtype, device = str(tensor.dtype).removeprefix("torch."), tensor.device.type
+    return ConstantRecord(file, dtype, list(tensor.size()), name, "" if device == "cpu" else device)

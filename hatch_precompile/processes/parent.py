@@ -120,12 +120,14 @@ def run_module(
     quiet_limit: float,
     on_line: Callable[[str], None],
     on_message: Callable[[str], None],
+    may_fork: bool = True,
 ) -> Finished:
     """Run `python -m module` with `paths` importable. The module calls `connect_to_parent()` first.
 
     inherit: start from this process's environment (less what would change a capture), else from
     nothing; quiet_limit: seconds without output before the child is killed; on_line: each line that is
-    printed, as it comes; on_message: what the module itself says, with `tell`.
+    printed, as it comes; on_message: what the module itself says, with `tell`; may_fork: whether it may
+    come from a server (see `preloaded`).
     """
     tail: deque[str] = deque(maxlen=60)
 
@@ -137,7 +139,7 @@ def run_module(
         own = _environment(paths, environment, inherit)
         if _memory:
             own[MEMORY] = str(_memory * 5 // 4)  # what grows to the limit is ended, whatever it catches
-        server = _servers.get((module, inherit))
+        server = _servers.get((module, inherit)) if may_fork else None
         if server is not None and server.environment == _environment([], {}, inherit):
             forked = server.fork(arguments, own, [str(path) for path in paths], (output, parent, messages))
             if forked is not None:

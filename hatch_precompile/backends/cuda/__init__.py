@@ -1,0 +1,95 @@
+"""NVIDIA's GPUs: a variant for each capability, compiled where there is a GPU or none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from hatch_precompile.backends.base import Backend, Compiler, Surroundings, Variant
+from hatch_precompile.backends.cuda import standin
+from hatch_precompile.backends.cuda.cards import CARDS, Card
+from hatch_precompile.errors import ConfigError
+
+__all__ = ["BACKEND"]
+
+# One configuration for each kernel: to choose among several, inductor runs them.
+_SETTINGS = {
+    "triton.autotune_at_compile_time": True,
+    "triton.autotune_pointwise": False,
+    "test_configs.force_filter_reduction_configs": True,
+    "shape_padding": False,
+    "compile_threads": 1,  # what stands in for a GPU's driver is in this process alone
+    "cpp.march": "x86-64",  # for what of a graph runs on the CPU
+}
+
+
+class Cuda(Backend):
+    """Its capabilities are those of the GPUs of this machine, as "sm_90"."""
+
+    name = "cuda"
+    device = "cuda"
+    machines = frozenset({"x86_64", "AMD64"})
+    hardware = "GPU"
+    variants = tuple(CARDS)
+    native = ""
+    libraries = frozenset({"libtorch_cuda.so"})
+
+    def capabilities(self) -> frozenset[str]:
+        return frozenset()
+
+    def missing(self, variant: Variant) -> list[str]:
+        """Nothing: what is compiled for a GPU is compiled without one."""
+        return []
+
+    def cannot_compile(self, variant: Variant) -> str:
+        import torch
+
+        if torch.version.cuda is None:
+            return (
+                f"torch {torch.__version__} is not built for CUDA; "
+                "require one of https://download.pytorch.org/whl/cu130"
+            )
+        card = CARDS[variant.name]
+        if any(_runs(each, card) for each in _architectures(torch)):
+            return ""
+        return (
+            f"torch {torch.__version__} for CUDA {torch.version.cuda} has no kernels for {card.serves}; "
+            "require one for another CUDA"
+        )
+
+    def variant(self, name: str) -> Variant:
+        return Variant(name, (f"sm_{CARDS[name].capability}",), dict(_SETTINGS), self.name)
+
+    def native_variant(self, capabilities: Collection[str]) -> Variant:
+        raise ConfigError("there is no variant for the GPU of this machine; name its capability")
+
+    def surroundings(self, variant: Variant, folder: Path) -> Surroundings:
+        """A process of its own: importing inductor counts the GPUs, after which torch refuses to use one in a
+        fork."""
+        environment = {
+            **standin.environment_with(standin.build(folder / "standin"), CARDS[variant.name]),
+            "TRITON_CACHE_DIR": str(folder / "triton"),
+            "TRITON_DISABLE_LINE_INFO": "1",  # or kernels would have this machine's paths
+        }
+        return Surroundings(environment, forked=False)
+
+    def compiler(self) -> Compiler:
+        from hatch_precompile.backends.cuda.compiler import CudaCompiler
+
+        return CudaCompiler()
+
+
+def _architectures(torch: Any) -> list[int]:
+    """What torch's own kernels are compiled for: 80 and the like. It knows without a GPU."""
+    numbers = (each.rpartition("_")[2] for each in (torch._C._cuda_getArchFlags() or "").split())
+    return [int(number) for number in numbers if number.isdecimal()]
+
+
+def _runs(compiled_for: int, card: Card) -> bool:
+    """Whether code for a capability runs on a card: as 8.0 on 8.9."""
+    major, minor = divmod(compiled_for, 10)
+    return major == card.major and minor <= card.minor
+
+
+BACKEND = Cuda()

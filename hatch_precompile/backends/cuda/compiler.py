@@ -1,0 +1,48 @@
+"""How inductor compiles for a GPU, whether there is one or not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hatch_precompile.backends.base import Compiler, Variant
+from hatch_precompile.backends.cuda import standin
+from hatch_precompile.backends.cuda.cards import CARDS
+from hatch_precompile.backends.cuda.carrier import wrapped_to_be_carried
+from hatch_precompile.backends.cuda.folding import constants_folded_on_the_cpu
+from hatch_precompile.backends.cuda.triton import kernels_saved_unrun, triton_compiles_for
+from hatch_precompile.backends.cuda.uncomputed import Uncomputed
+from hatch_precompile.inductor.architecture import vectors_from
+
+__all__ = ["CudaCompiler"]
+
+
+class CudaCompiler(Compiler):
+    has_python_wrapper = False
+
+    @contextlib.contextmanager
+    def lowering(self, variant: Variant) -> Iterator[None]:
+        import torch._inductor.config as inductor_config
+
+        own = {name: value for name, value in variant.settings.items() if name != "cpp.march"}
+        with inductor_config.patch(own), contextlib.ExitStack() as stack:
+            if standin.is_preloaded():
+                stack.enter_context(constants_folded_on_the_cpu())
+            yield
+
+    @contextlib.contextmanager
+    def compiling(self, variant: Variant) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(vectors_from(lambda _: []))  # of what of a graph runs on the CPU
+            stack.enter_context(wrapped_to_be_carried())
+            if standin.is_preloaded():
+                stack.enter_context(triton_compiles_for(CARDS[variant.name]))
+                stack.enter_context(kernels_saved_unrun())
+            yield
+
+    def compiled(self, function: Any, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+        # The library looks itself whether the memory of inputs begins where its kernels want it.
+        function.inputs_to_check = ()
+        if standin.is_preloaded():
+            function.current_callable = Uncomputed(outputs, inputs)
