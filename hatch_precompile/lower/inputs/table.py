@@ -367,7 +367,7 @@ object", "in this order". Dynamo guards values. It does not guard what cannot ch
 such as source code, nor what it looked for and did not find. A wheel's entries come into other processes.
 So every answer without a guard becomes a *dependency*: it is recorded when the wheel is built and compared
 where the wheel runs. What cannot be compared [stops the build](limits.md#what-a-process-has-for-itself).
-Each kind is watched where dynamo itself asks (`tracing/folding/`), not program by program.
+Each kind is watched where dynamo itself asks (`tracing/assumptions/`), not program by program.
 
 For each thing below the list says what of it is compared, and the test.
 """
