@@ -1,4 +1,4 @@
-"""Watches what dynamo takes for constant and each process has otherwise: hashes, addresses, orders of sets."""
+"""Watches what dynamo takes for constant and differs in each process: hashes, addresses, orders of sets."""
 
 from __future__ import annotations
 
