@@ -131,6 +131,12 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPOSITORY).as_posix())
+def test_a_file_that_a_page_names_without_its_folder_is_there(page: Path) -> None:
+    names = [text for text in in_quotes(page) if re.fullmatch(r"[\w-]+\.(?:py|h)", text)]
+    assert [name for name in names if not any(f"/{each}".endswith(f"/{name}") for each in tracked())] == []
+
+
 def test_pages_name_enough() -> None:
     """Or the test above would find nothing anywhere."""
     assert sum(len(list(paths_of(page))) for page in PAGES) > 100
