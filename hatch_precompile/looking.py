@@ -18,14 +18,14 @@ __all__ = [
     "qualname_of",
 ]
 
-_functions = runtime("static_lookup")
+_functions = runtime("values.static_lookup")
 
 attribute = _functions.attribute
 class_name = _functions.class_name
 dict_of = _functions.dict_of
 file_of = _functions.file_of
 has = _functions.has
-has_global = runtime("inputs").has_global
+has_global = runtime("dependencies.inputs").has_global
 is_a = _functions.is_a
 is_exactly = _functions.is_exactly
 module_of = _functions.module_of

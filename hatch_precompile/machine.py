@@ -64,7 +64,7 @@ def require_known_version(python: str) -> None:
 
 
 def _known_pythons() -> list[str]:
-    return [f"{major}.{minor}" for major, minor in runtime("prologue").KNOWN]
+    return [f"{major}.{minor}" for major, minor in runtime("calling.prologue").KNOWN]
 
 
 def require_known_torch(version: str) -> None:

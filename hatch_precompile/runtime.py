@@ -31,7 +31,7 @@ def runtime_directory() -> Path:
 
 
 def runtime(module: str) -> ModuleType:
-    """A module of the runtime, such as `runtime("references")`."""
+    """A module of the runtime, such as `runtime("values.references")`."""
     if _NAME not in sys.modules:
         directory = runtime_directory()
         spec = importlib.util.spec_from_file_location(

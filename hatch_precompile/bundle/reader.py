@@ -90,7 +90,9 @@ class FoundManifest:
         """Such as `cp311-torch2.13.0`; empty where the manifest does not say."""
         built_with = self.built_with
         return (
-            str(runtime("manifest").cell_name(built_with)) if {"python", "torch"} <= set(built_with) else ""
+            str(runtime("loading.manifest").cell_name(built_with))
+            if {"python", "torch"} <= set(built_with)
+            else ""
         )
 
 
@@ -129,7 +131,7 @@ def _chosen(cells: list[FoundManifest], name: str | None) -> FoundManifest | Non
 
 def _for_here(cells: list[FoundManifest]) -> FoundManifest | None:
     """The cell that the runtime picks here."""
-    public, torch = runtime("manifest").public, _torch_here()
+    public, torch = runtime("loading.manifest").public, _torch_here()
     return next(
         (
             each
@@ -210,7 +212,7 @@ def _in_bundle(
         manifest = read_manifest(content, folder + _FILE)
         yield FoundManifest(package, folder + _FILE, manifest, content, sizes, read)
         return
-    cells = runtime("cells")
+    cells = runtime("loading.cells")
     index = read_index(read(_INDEX_FILE), folder + _INDEX_FILE)
     if not all(cells.is_name(each.name) for each in index.cells):
         raise OutsideError(f"{folder}{_INDEX_FILE} is damaged: it has what is no name of a cell")
@@ -346,7 +348,7 @@ def heads_of(bundle: FoundManifest, frame: BundledFrame) -> list[bytes]:
     """Those of a frame's entries, in their order. Raises OutsideError where they are damaged, or were not
     built with this manifest."""
     heads, seal = split_heads(verified(bundle, frame.heads), frame.heads)
-    rules = runtime("manifest")
+    rules = runtime("loading.manifest")
     if seal != rules.seal_of(rules.parsed(bundle.content, bundle.where)):
         raise OutsideError(f"{bundle.where} is damaged: it is not the one that {frame.heads} was built with")
     if len(heads) != len(frame.entries):

@@ -77,10 +77,12 @@ def write_bundle(
         manifest["part"] = part
     if left_out:
         manifest["left_out"] = left_out
-    writer.write_heads(runtime("manifest").seal_of(msgspec.json.decode(msgspec.json.encode(manifest))))
+    writer.write_heads(
+        runtime("loading.manifest").seal_of(msgspec.json.decode(msgspec.json.encode(manifest)))
+    )
     manifest["files"] = _files_in(directory)
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-    (directory / "manifest.json").write_bytes(runtime("manifest").with_checksum(text))
+    (directory / "manifest.json").write_bytes(runtime("loading.manifest").with_checksum(text))
     return sorted(directory.rglob("*.so"))
 
 

@@ -126,8 +126,8 @@ class _Session:
         self.unsettled: set[int] = set()  # samples of which each call makes new entries
         self.skipped: dict[CodeType, SkippedFrame] = {}
         # Here it is the runtime's module itself, in the target process the wheel's copy of it.
-        self.operators = f"{request.package}.{RUNTIME_PACKAGE}.graphs"
-        sys.modules[self.operators] = runtime("graphs")
+        self.operators = f"{request.package}.{RUNTIME_PACKAGE}.graphs.callers"
+        sys.modules[self.operators] = runtime("graphs.callers")
         # The prefix of the names put into other modules' globals: ours alone, and the same in every build.
         owner = f"{request.package} {self.entrypoint.name}"
         self.prefix = f"__precompiled_{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
@@ -221,7 +221,7 @@ class _Session:
 
     def _put_own_frame_first(self, declared: Declared) -> None:
         """The first frame is what the runtime reports on, and from where a miss can be compiled."""
-        function_with = runtime("references").function_with
+        function_with = runtime("values.references").function_with
         own = [code for code in self.frames if function_with(declared.function(), code) is not None]
         self.frames = {code: self.frames[code] for code in dict.fromkeys([*own, *self.frames])}
         if not own and self.entrypoint.on_miss == "compile":

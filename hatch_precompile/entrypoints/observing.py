@@ -24,7 +24,7 @@ IsOf = Callable[[tuple[Any, ...]], bool]
 Call = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Makes a call: gets the function, which it may call, and the arguments."""
 
-_prologue = runtime("prologue")
+_prologue = runtime("calling.prologue")
 _numbers = itertools.count()
 
 

@@ -155,12 +155,12 @@ def _other_names(code: CodeType) -> set[str]:
 
 
 def _is_of_warnings(value: Any) -> bool:
-    """What counts frames: those of compiled code are more (templates/places.py)."""
+    """What counts frames: those of compiled code are more (templates/loading/places.py)."""
     return value is warnings or value is warnings.warn
 
 
 def _only_native_helpers(code: CodeType, module_name: str) -> bool:
-    native = vars(runtime("entries").DynamoHelpers)
+    native = vars(runtime("loading.entries").DynamoHelpers)
     instructions = list(dis.get_instructions(code))
     for instruction, following in itertools.pairwise(instructions):
         loads_module = instruction.opname == "LOAD_GLOBAL" and instruction.argval == module_name

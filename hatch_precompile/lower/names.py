@@ -85,7 +85,7 @@ class Namer:
         """injected: names that dynamo put into the globals, which are not there in another process."""
         self._globals = frame_globals
         self._injected = frozenset(injected)
-        self._references = runtime("references")
+        self._references = runtime("values.references")
 
     @property
     def module(self) -> str:
@@ -145,7 +145,7 @@ class Namer:
         """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""
         for module, steps in self._candidates(value, node):
             if not self._is_injected(module, steps) and self._leads_to(module, steps, value):
-                return ["ref", module, steps, runtime("constants").likeness(value)]
+                return ["ref", module, steps, runtime("values.constants").likeness(value)]
         source = node.source if node is not None else ""
         raise Unsupported(
             f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "
@@ -204,7 +204,7 @@ class Namer:
             for module, steps in self._own_names(backward[0]):
                 yield module, (*steps, ("a", backward[1]))
         # It is named where it is from, whatever the class that it was read from.
-        if is_a(value, *runtime("constants").DESCRIPTORS):
+        if is_a(value, *runtime("values.constants").DESCRIPTORS):
             for module, steps in self._own_names(value.__objclass__):
                 yield module, (*steps, ("d", value.__name__))
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
@@ -308,12 +308,12 @@ def _nested_code_names(code: CodeType) -> Iterator[Place]:
     top = outer.split(".<locals>.")[0]
     start = (*(("a", part) for part in top.split(".")),)
     try:
-        function = runtime("references").resolve(module, start)
-    except runtime("references").Stale:
+        function = runtime("values.references").resolve(module, start)
+    except runtime("values.references").Stale:
         return
     for steps in ((("a", "__code__"),), (("a", "__wrapped__"), ("a", "__code__"))):
         try:
-            base = runtime("references").follow(function, steps)
+            base = runtime("values.references").follow(function, steps)
         except AttributeError:
             continue
         way = _find_constant(base, code)

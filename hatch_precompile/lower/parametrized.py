@@ -1,4 +1,4 @@
-"""The parts of a class that every process makes for itself, as data (see templates/parametrized.py)."""
+"""The parts of a class that every process makes for itself, as data; see templates/values/parametrized.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parametrized_class(cls: type, namer: Namer, where: str) -> list[Any]:
     parts = [
         [key, _part(value, key, cls, namer, where)]
         for key, value in vars(cls).items()
-        if key != runtime("parametrized").REMEMBERED
+        if key != runtime("values.parametrized").REMEMBERED
     ]
     return ["parametrized", ["tuple", cls.__name__, bases, ["dict", *parts]]]
 
@@ -66,7 +66,7 @@ def _generated(function: FunctionType, namer: Namer, where: str) -> list[Any]:
     code = function.__code__
     named = [name for name in names_in(code) if name in function.__globals__]
     values = [[name, namer.constant(function.__globals__[name], None, where)] for name in sorted(named)]
-    found = runtime("references").fingerprint(code)
+    found = runtime("values.references").fingerprint(code)
     return ["tuple", "generated", found, function.__defaults__, ["dict", *values]]
 
 

@@ -52,7 +52,7 @@ def take_bundles(wheel: Path, files: dict[str, Content]) -> dict[str, dict[str, 
         raise BuildError(f"{wheel} carries no compiled code: there is no {MANIFEST} in it")
     bundles = {}
     for package in folders:
-        if f"{package}/{RUNTIME_PACKAGE}/cells.py" not in files:
+        if f"{package}/{RUNTIME_PACKAGE}/loading/cells.py" not in files:
             raise BuildError(
                 f"the runtime in {wheel} is of a hatch-precompile that knows no merged wheels; "
                 "build it again with this one"
@@ -74,7 +74,7 @@ def _cells_of(wheel: Path, folder: str, files: dict[str, Content]) -> dict[str, 
         known = {manifest}
     else:
         cells = _indexed(where, files, index)
-        known = {index, *(runtime("cells").manifest_of(cell.name) for cell in cells)}
+        known = {index, *(runtime("loading.cells").manifest_of(cell.name) for cell in cells)}
     known |= {content.name.removeprefix(folder) for cell in cells for content in cell.files.values()}
     unknown = sorted(set(files) - known)
     if unknown:
@@ -83,7 +83,7 @@ def _cells_of(wheel: Path, folder: str, files: dict[str, Content]) -> dict[str, 
 
 
 def _indexed(where: str, files: dict[str, Content], index: str) -> list[Cell]:
-    rules = runtime("cells")
+    rules = runtime("loading.cells")
     listed = read_index(files[index].read(), f"{where}: {index}")
     cells = []
     for each in listed.cells:
@@ -115,7 +115,7 @@ def _cell(where: str, files: dict[str, Content], path: str, place: Any) -> Cell:
         if found.digest != digest:
             raise BuildError(f"{where} is damaged: {name} has not the sha256 that {path} says")
         own[name] = found
-    name = runtime("manifest").cell_name(manifest.built_with)
-    if not runtime("cells").is_name(name):
+    name = runtime("loading.manifest").cell_name(manifest.built_with)
+    if not runtime("loading.cells").is_name(name):
         raise BuildError(f"{where} cannot be merged: {name!r}, as {path} has it, is no name of a cell")
     return Cell(name, content, manifest.built_with, own)

@@ -118,7 +118,7 @@ def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> di
 
 def _bundle(folder: str, cells: list[Cell]) -> Iterator[tuple[str, Content | bytes]]:
     """The files of a bundle: an index, a manifest for each cell, and what they list, once."""
-    rules = runtime("cells")
+    rules = runtime("loading.cells")
     listed = [
         {"name": cell.name, **{key: cell.built_with[key] for key in ("magic", "python", "torch")}}
         for cell in cells
@@ -142,7 +142,7 @@ def _product(cells: Iterable[Cell]) -> list[str]:
     kept = list(cells)
     pythons = dict.fromkeys(cell.built_with["python"] for cell in kept)
     torches = sorted({cell.torch.public: cell.built_with["torch"] for cell in kept}.items())
-    name = runtime("manifest").cell_name
+    name = runtime("loading.manifest").cell_name
     return [name({"python": python, "torch": torch}) for python in pythons for _, torch in torches]
 
 

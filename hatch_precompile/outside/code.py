@@ -20,8 +20,8 @@ _MEMORY = 1 << 30
 
 def split_heads(content: bytes, what: str) -> tuple[list[bytes], bytes]:
     """The heads of a frame's entries, and the seal of the manifest that they were built with
-    (templates/manifest.py), which is the last of them: marshal's form of a list of bytes is read here, and
-    nothing else of it.
+    (templates/loading/manifest.py), which is the last of them: marshal's form of a list of bytes is read
+    here, and nothing else of it.
 
     Raises OutsideError, which calls the file `what`.
     """

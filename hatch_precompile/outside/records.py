@@ -1,4 +1,4 @@
-"""Records of calls (templates/recording.py and templates/described.py write them), line by line."""
+"""Records of calls (modules of templates/recording/ write them), line by line."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from hatch_precompile.runtime import runtime
 
 __all__ = ["FORMAT", "check_whole", "configured", "is_of_a_capture"]
 
-FORMAT: int = runtime("manifest").FORMAT
+FORMAT: int = runtime("loading.manifest").FORMAT
 """Of the bundles that are read and written here."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

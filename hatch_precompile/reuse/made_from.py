@@ -62,7 +62,7 @@ def made_from(
 def sources_of(dependencies: Iterable[Dependency]) -> str:
     """The text of every function that was traced, and where it stands: tracebacks and the readable graphs
     have both. Raises Stale where one is gone."""
-    references = runtime("references")
+    references = runtime("values.references")
     found = set()
     for each in dependencies:
         if not isinstance(each, Function) or each.module.partition(".")[0] == "torch":
@@ -102,7 +102,7 @@ def _sources_of(captured: Capture, folder: Path) -> str:
             data = marshal.loads((folder / entry.data).read_bytes())
             for module in data["modules"]:
                 importlib.import_module(module)
-            runtime("inputs").check_inputs(data["inputs"])
+            runtime("dependencies.inputs").check_inputs(data["inputs"])
             dependencies += map(dependency, data["inputs"])
     return sources_of(dependencies)
 

@@ -4,7 +4,7 @@ Every private name of torch that this needs stands here, behind names that say w
 
 Seen in torch 2.11.0 and 2.13.0 to 2.15.0; what has another name in one of them is in torch_versions.py.
 tests/torch_internals fails first when one of them changes.
-The runtime's own are templates/torch_private.py and templates/graphs.py.
+The runtime's own are templates/torch_internals/torch_private.py and templates/graphs/callers.py.
 """
 
 from __future__ import annotations

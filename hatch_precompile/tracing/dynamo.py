@@ -192,7 +192,7 @@ def below_decorators(call: Callable[..., Any]) -> Callable[..., Any]:
     def _call_impl(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
 
-    leave_untraced: Any = runtime("torch_frames").leave_untraced
+    leave_untraced: Any = runtime("torch_internals.torch_frames").leave_untraced
     leave_untraced(_call_impl, below=False)
     return _call_impl
 

@@ -1,4 +1,4 @@
-"""Reading records (templates/recording.py and templates/described.py write them)."""
+"""Reading records (modules of templates/recording/ write them)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,9 @@ class _Verification:
         try:
             self.runtime = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
             errors: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.errors")
-            frames: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.torch_frames")
+            frames: Any = importlib.import_module(
+                f"{request.package}.{RUNTIME_PACKAGE}.torch_internals.torch_frames"
+            )
         except Exception as error:
             raise VerifyError(
                 f"{request.package} cannot be imported: {type(error).__name__}: {error}"

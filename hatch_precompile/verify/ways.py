@@ -22,7 +22,7 @@ class Ways:
     """
 
     def __init__(self, runtime: Any, variant: str) -> None:
-        self._entries: Any = importlib.import_module(f"{runtime.__name__}.entries")
+        self._entries: Any = importlib.import_module(f"{runtime.__name__}.loading.entries")
         self._policies = [each for of in backends_of(variant) for each in of.policies(runtime)]
 
     def native_guards_early(self) -> None:

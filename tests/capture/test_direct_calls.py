@@ -86,7 +86,7 @@ def test_many_inputs(count: int, tmp_path: Path) -> None:
     exec(text, made)
     inputs = {name: torch.full((2,), float(number)) for number, name in enumerate(names)}
     save_graph(tmp_path, made["function"], inputs)
-    code = runtime("prologue")._Assembler()
+    code = runtime("calling.prologue")._Assembler()
     code.add("RESUME")
     code.add("LOAD_GLOBAL", 1)  # a NULL, and the first of the names
     for place in range(1, count + 1):
@@ -128,7 +128,7 @@ def test_nothing_is_kept_alive(graph: Callable[..., Any], row: int, uncollected:
 
 def test_it_is_not_there_where_torchs_tensors_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the library is called by handles, as inductor does it."""
-    graphs: Any = runtime("graphs")
+    graphs: Any = runtime("graphs.callers")
     asked: list[Any] = []
     monkeypatch.setattr(graphs, "_wrapping_function", lambda: 0)
     assert graphs.direct_caller(asked.append, {}, []) is None

@@ -7,7 +7,7 @@ import torch
 
 from hatch_precompile.runtime import runtime
 
-apart_in_memory = runtime("torch_private").apart_in_memory
+apart_in_memory = runtime("torch_internals.torch_private").apart_in_memory
 BASE = torch.arange(24.0)
 
 

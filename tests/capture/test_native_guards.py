@@ -140,7 +140,7 @@ CONDITIONS = [
 def guards() -> dict[str, tuple[Guard, Guard]]:
     import math
 
-    class_lacks = runtime("inputs").class_lacks
+    class_lacks = runtime("dependencies.inputs").class_lacks
     constants = {"c0": 3, "c1": Plain, "c2": ["p"], "math": math, "class_lacks": class_lacks}
     return {
         condition: both(f"v0 = L['x']\n{CHECK.format(condition)}", **constants) for condition in CONDITIONS
@@ -208,7 +208,7 @@ def test_what_a_class_lacks_is_asked_again_when_it_or_a_base_has_changed() -> No
     class Derived(Base):
         pass
 
-    class_lacks = runtime("inputs").class_lacks
+    class_lacks = runtime("dependencies.inputs").class_lacks
     body = "if not (class_lacks(c0, {}, ('p', 'q'))): return False"
     guards = [both(body.format(count), c0=Derived, class_lacks=class_lacks) for count in (1, 3)]
 
@@ -350,7 +350,9 @@ def test_no_tensor_ends_the_process(kind: str, monkeypatch: pytest.MonkeyPatch) 
     alike = Wraps(plain, "sizes") if isinstance(strange, Wraps) else plain
     if type(strange) in (torch.nn.Parameter, Marked):
         alike = plain.as_subclass(type(strange))
-    group = runtime("torch_private").TensorCheck([plain, alike], [[None, None]] * 2, [[None, None]] * 2)
+    group = runtime("torch_internals.torch_private").TensorCheck(
+        [plain, alike], [[None, None]] * 2, [[None, None]] * 2
+    )
     python, made = both("if not (T0.check(L['y'], L['x'])): return False", T0=group)
     other = torch.zeros(2, 3)
     for guard in (python, made):
@@ -414,7 +416,7 @@ def test_another_number_of_constants_is_refused(tmp_path: Any) -> None:
     guards = NativeGuards()
     guards.add(functions_of("def guard(L):\n    if not (L is c0): return False\n    return True\n"))
     assert not guards.compile(tmp_path / "guards.so")
-    make = runtime("graphs").load_library(str(tmp_path / "guards.so"), "counted", "guards")
+    make = runtime("graphs.callers").load_library(str(tmp_path / "guards.so"), "counted", "guards")
     for arguments in ((0, ()), (1, (1,)), (-1, (1,))):
         with pytest.raises(ValueError, match="no such guard"):
             make(*arguments)

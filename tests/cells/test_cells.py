@@ -40,7 +40,7 @@ def test_the_page_has_the_results() -> None:
 
 
 def test_cells_are_of_versions_that_a_build_knows() -> None:
-    known = runtime("prologue").KNOWN
+    known = runtime("calling.prologue").KNOWN
     assert {tuple(map(int, cell.python.split("."))) for cell in CELLS} == set(known)
     assert {cell.torch.rpartition(".")[0] for cell in CELLS} <= set(KNOWN_TORCH)
     assert set(read_results()) <= {cell.name for cell in CELLS}

@@ -105,8 +105,8 @@ def _held(recorder: GuardRecorder, trace: FrameTrace, keys: tuple[int, int]) -> 
     }
     entry = types.SimpleNamespace(hits=0)
     # A call meets the stub first, and the guard only if that lets it pass.
-    namespace = runtime("torch_private").guard_namespace()
-    code = runtime("entries").prepare_guard(namespace, data, trace.frame_globals, entry)
+    namespace = runtime("torch_internals.torch_private").guard_namespace()
+    code = runtime("loading.entries").prepare_guard(namespace, data, trace.frame_globals, entry)
     whole = types.FunctionType(code, namespace, "guard")
     stub = types.FunctionType(function_codes(lowered.stub.text(), "<stub>")[0], namespace, "guard")
 
@@ -143,5 +143,5 @@ def native(functions: Sequence[Function], namespace: dict[str, Any]) -> Callable
         library = Path(folder, "guards.so")
         problem = guards.compile(library)
         assert not problem, problem
-        make = runtime("graphs").load_library(str(library), f"native{id(guards)}", "guards")
-    return runtime("entries").native_guard(make, namespace, translated)
+        make = runtime("graphs.callers").load_library(str(library), f"native{id(guards)}", "guards")
+    return runtime("loading.entries").native_guard(make, namespace, translated)

@@ -48,7 +48,10 @@ def test_no_single_mutation_is_served_that_dynamo_would_refuse(held: Held) -> No
 
 def test_each_refusal_is_told_in_words(held: Held) -> None:
     """The check that refused is the readable guard's, and its words name no variable of a guard."""
-    explanation, first_failure = runtime("explanation"), runtime("refusal").first_failure
+    explanation, first_failure = (
+        runtime("explaining.explanation"),
+        runtime("explaining.refusal").first_failure,
+    )
     kinds, told = set(), 0
     for frame, frame_locals, mutations in held:
         for mutation in mutations[::7]:
@@ -130,7 +133,7 @@ class TestAlike:
     @pytest.fixture(scope="class")
     @classmethod
     def says(cls) -> Callable[[Any, Any], bool]:
-        namespace = runtime("torch_private").guard_namespace()
+        namespace = runtime("torch_internals.torch_private").guard_namespace()
         namespace["entry"] = types.SimpleNamespace(hits=0)
         source = "def guard(L):\n    if not (alike(L['one'], L['other'])): return False\n    return True\n"
         in_c, in_python = native(functions_of(source), namespace), namespace["alike"]

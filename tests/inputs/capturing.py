@@ -34,9 +34,9 @@ class Captured:
 
     def verdict(self) -> str:
         """What a fresh process would say: nothing if it is served, why it is not otherwise."""
-        references = runtime("references")
+        references = runtime("values.references")
         try:
-            runtime("inputs").check_inputs(self.records)
+            runtime("dependencies.inputs").check_inputs(self.records)
             guard = self._guard()
         except references.Stale as error:
             return str(error)
@@ -54,9 +54,9 @@ class Captured:
             return f"refused by a guard ({error!r})"
 
     def _guard(self) -> Any:
-        namespace = runtime("torch_private").guard_namespace()
+        namespace = runtime("torch_internals.torch_private").guard_namespace()
         entry = types.SimpleNamespace(hits=0)
-        code = runtime("entries").prepare_guard(namespace, self.data, self.frame_globals, entry)
+        code = runtime("loading.entries").prepare_guard(namespace, self.data, self.frame_globals, entry)
         return types.FunctionType(code, namespace, "guard")
 
 

@@ -122,7 +122,7 @@ def wheel(
     bundle, text = _sealed(bundle, json.dumps(written).encode() if text is None else text)
     content = {
         "p/__init__.py": b"",
-        "p/_precompiled/cells.py": b"",
+        "p/_precompiled/loading/cells.py": b"",
         f"{FOLDER}manifest.json": text,
         **{f"{FOLDER}{name}": each for name, each in bundle.items()},
         "p-1.dist-info/METADATA": b"Metadata-Version: 2\nName: p\nVersion: 1\nRequires-Dist: torch==2.13.0\n",
@@ -147,7 +147,7 @@ def _sealed(bundle: Mapping[str, bytes], text: bytes) -> tuple[Mapping[str, byte
         return bundle, text
     try:
         heads, _ = split_heads(bundle[name], name)
-        seal = runtime("manifest").seal_of(json.loads(text))
+        seal = runtime("loading.manifest").seal_of(json.loads(text))
     except (OutsideError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return bundle, text
     sealed = marshal.dumps([*heads, seal], 2)

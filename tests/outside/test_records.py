@@ -146,7 +146,7 @@ def test_calls_in_a_manifest_are_calls(text: str) -> None:
 
 
 def test_a_record_is_for_who_runs_the_process(tmp_path: Path) -> None:
-    recording = runtime("recording")
+    recording = runtime("recording.recorder")
     recording.Recorder("p", f"record:{tmp_path / 'record'}").flush()
     assert (tmp_path / "record").stat().st_mode & 0o077 == 0
     (tmp_path / "elsewhere").write_text("")

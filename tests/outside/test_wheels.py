@@ -131,7 +131,7 @@ def test_two_shards_do_not_take_each_others_numbers(tmp_path: Path) -> None:
 
 def test_a_manifest_that_is_not_as_it_was_built_is_said(tmp_path: Path) -> None:
     text = json.dumps(fabricated.manifest(fabricated.files()), indent=1).encode()
-    text = runtime("manifest").with_checksum(text)
+    text = runtime("loading.manifest").with_checksum(text)
     assert command("inspect", fabricated.wheel(tmp_path, text=text, shard=True)).exit_code == 0
     wheel = fabricated.wheel(tmp_path, text=text.replace(b'"checks": 1', b'"checks": 2'), shard=True)
     for arguments in (["inspect", wheel], ["merge", wheel], ["verify", wheel], ["bench", wheel]):
@@ -145,7 +145,7 @@ def test_nothing_is_taken_from_a_manifest_that_got_a_checksum_after_a_change(tmp
         text = archive.read(f"{fabricated.FOLDER}manifest.json")
     changed = json.dumps({**json.loads(text), "resumes": []}, indent=1).encode()
     for what, is_taken in ((changed, True), (changed.replace(b'"checks": 1', b'"checks": 2'), False)):
-        whole = runtime("manifest").with_checksum(what)
+        whole = runtime("loading.manifest").with_checksum(what)
         wheel = fabricated.wheel(tmp_path, bundle=files, text=whole, shard=True)
         shown = command("inspect", "--bytecode", "net", wheel)
         joined = command("merge", wheel, "--outdir", tmp_path / "out")

@@ -11,8 +11,8 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-bundles = runtime("bundle")
-Damaged = runtime("references").Damaged
+bundles = runtime("loading.bundle")
+Damaged = runtime("values.references").Damaged
 
 
 def bundle(folder: Path, **graph: Any) -> Any:
@@ -71,7 +71,7 @@ def test_every_kind_of_file_is_verified_before_anything_is_loaded(
     (tmp_path / "bundle/graphs/1.so").write_bytes(b"damaged")
     reader.manifest["files"]["graphs/1.so"] = "0" * 64
     loaded: list[str] = []
-    monkeypatch.setattr(bundles.graphs, "load_library", lambda path, name: loaded.append(path))
+    monkeypatch.setattr(bundles.callers, "load_library", lambda path, name: loaded.append(path))
     with pytest.raises(Damaged, match=r"graphs/1\.so is damaged"):
         reader.graph(0)
     assert [path for path in loaded if path.endswith("1.so")] == []
@@ -86,7 +86,7 @@ def test_a_number_that_is_none_is_refused(tmp_path: Path, number: Any) -> None:
 def _sealed(folder: Path) -> tuple[dict[str, Any], Any]:
     """A manifest with one frame, whose heads have its seal; and what reads it, as changed by then."""
     manifest = {"variants": [], "frames": [{"heads": "0.heads"}], "graphs": [{"inputs": 1}], "files": {}}
-    heads = marshal.dumps([b"head", runtime("manifest").seal_of(manifest)], 2)
+    heads = marshal.dumps([b"head", runtime("loading.manifest").seal_of(manifest)], 2)
     (folder / "0.heads").write_bytes(heads)
     manifest["files"] = {"0.heads": hashlib.sha256(heads).hexdigest()}
     return manifest, lambda: bundles.Bundle(str(folder), "package", manifest, "native")

@@ -11,7 +11,7 @@ import torch
 
 from hatch_precompile.runtime import runtime
 
-graphs = runtime("graphs")
+graphs = runtime("graphs.callers")
 
 
 def tensors_of(handles: list[Any]) -> list[torch.Tensor]:
@@ -143,7 +143,7 @@ def test_a_backward_raises_what_eager_code_would() -> None:
         def boxed(self, inputs: list[Any]) -> Any:
             raise graphs.GraphFailed(instead, rerun=True) from cause
 
-    boxed = runtime("autograd")._boxed
+    boxed = runtime("graphs.autograd")._boxed
     with pytest.raises(IndexError) as raised:
         boxed(Failing(), backward=True)([])
     assert raised.value is instead

@@ -68,7 +68,7 @@ import sys
 from hatch_precompile.runtime import runtime
 sys.path.insert(0, sys.argv[1])
 import asserts
-references, manifest = runtime("references"), runtime("manifest")
+references, manifest = runtime("values.references"), runtime("loading.manifest")
 try:
     manifest.check_python({"built_with": {"magic": manifest.importlib.util.MAGIC_NUMBER.hex()}})
     references.check("asserts", [["a", sys.argv[2]]], sys.argv[3])
@@ -100,7 +100,7 @@ def test_under_optimized_python_the_advice_is_to_run_it_without(
     (tmp_path / "asserts.py").write_text(text)
     names: dict[str, Any] = {"__name__": "asserts"}
     exec(compile(text, str(tmp_path / "asserts.py"), "exec", dont_inherit=True), names)
-    built = runtime("references").fingerprint(names[function])
+    built = runtime("values.references").fingerprint(names[function])
     command = [sys.executable, flag, "-c", OPTIMIZED, str(tmp_path), function, built]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert done.stdout.startswith(said)

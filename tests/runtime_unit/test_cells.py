@@ -11,7 +11,7 @@ import pytest
 from hatch_precompile.bundle.format import INDEX_FORMAT
 from hatch_precompile.runtime import runtime
 
-cells, manifests, errors = map(runtime, ("cells", "manifest", "errors"))
+cells, manifests, errors = map(runtime, ("loading.cells", "loading.manifest", "errors"))
 HERE = importlib.util.MAGIC_NUMBER.hex()
 
 

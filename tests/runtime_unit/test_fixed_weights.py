@@ -13,7 +13,7 @@ from torch import nn
 
 from hatch_precompile.runtime import runtime
 
-weights = runtime("weights")
+weights = runtime("graphs.weights")
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def test_a_weight_that_is_not_finite_fails_until_it_is_and_leaves_nothing() -> N
     with torch.no_grad():
         weight[3, 4] = torch.inf
     for _ in range(2):
-        with pytest.raises(runtime("graphs").GraphFailed) as failure:
+        with pytest.raises(runtime("graphs.callers").GraphFailed) as failure:
             call(weight)
         assert failure.value.rerun
     with torch.no_grad():

@@ -11,7 +11,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-constants, references = runtime("constants"), runtime("references")
+constants, references = runtime("values.constants"), runtime("values.references")
 
 
 def make_module(source: str = "def traced(x, times=2): return x * times") -> ModuleType:

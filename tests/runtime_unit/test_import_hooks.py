@@ -15,8 +15,8 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-watching = runtime("import_hooks")
-is_imported = runtime("installation").is_imported
+watching = runtime("installing.import_hooks")
+is_imported = runtime("installing.installation").is_imported
 
 
 @pytest.fixture

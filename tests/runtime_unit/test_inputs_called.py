@@ -10,8 +10,8 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-inputs: Any = runtime("inputs")
-Stale: Any = runtime("references").Stale
+inputs: Any = runtime("dependencies.inputs")
+Stale: Any = runtime("values.references").Stale
 
 
 class Alarm(Exception):

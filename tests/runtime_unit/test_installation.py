@@ -18,11 +18,11 @@ from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.runtime import runtime, runtime_directory
 from tests.support.hardware import HERE
 
-errors, installation, manifests = map(runtime, ("errors", "installation", "manifest"))
+errors, installation, manifests = map(runtime, ("errors", "installing.installation", "loading.manifest"))
 backends, x86_64 = map(runtime, ("backends", "backends.x86_64"))
 BACKEND = HERE.name
 Unfit = errors.Unfit
-status_of = runtime("overview").status_of
+status_of = runtime("explaining.overview").status_of
 
 
 def manifest(**built_with: Any) -> dict[str, Any]:

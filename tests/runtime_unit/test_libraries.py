@@ -17,7 +17,7 @@ VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 
 def another_wheels(name: str) -> ModuleType:
     """The runtime's module once more, as a second wheel brings it."""
-    own = runtime("graphs")
+    own = runtime("graphs.callers")
     spec = importlib.util.spec_from_file_location(f"{own.__package__}.{name}", own.__file__)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -16,7 +16,7 @@ from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.parametrized import made_for_one_object, parametrized_class
 from hatch_precompile.runtime import runtime
 
-constants = runtime("constants")
+constants = runtime("values.constants")
 
 
 class Doubled(nn.Module):

@@ -12,7 +12,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-prologue: Any = runtime("prologue")
+prologue: Any = runtime("calling.prologue")
 with_prologue = prologue.with_prologue
 
 NAME = "__precompiled_of_a_test"

@@ -24,8 +24,8 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
 
-decode, references = runtime("constants").decode, runtime("references")
-with_prologue = runtime("prologue").with_prologue
+decode, references = runtime("values.constants").decode, runtime("values.references")
+with_prologue = runtime("calling.prologue").with_prologue
 Stale = references.Stale
 INNER = 0 if sys.version_info >= (3, 14) else 1  # which constant a nested function's code is
 
@@ -227,7 +227,7 @@ class TestFingerprint:
         code = (
             "from hatch_precompile.runtime import runtime\n"
             "def f(x=('y', 1), *, z=2, w=0.5): return x in {'a', 'b', 'c', 'd', ('e', 1), None}\n"
-            "print(runtime('references').fingerprint(f))"
+            "print(runtime('values.references').fingerprint(f))"
         )
         seen = {
             subprocess.run(

@@ -10,7 +10,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-is_refusal = runtime("serving").is_refusal
+is_refusal = runtime("calling.serving").is_refusal
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-inputs = runtime("inputs")
+inputs = runtime("dependencies.inputs")
 
 
 class Shape(metaclass=abc.ABCMeta):  # noqa: B024

@@ -9,8 +9,8 @@ import pytest
 from hatch_precompile.lower.guards.checks import Kind
 from hatch_precompile.runtime import runtime
 
-reporting = runtime("reporting")
-advice = runtime("advice")
+reporting = runtime("explaining.reporting")
+advice = runtime("explaining.advice")
 
 
 def test_the_first_misses_pass_and_then_one_every_so_often() -> None:

@@ -16,8 +16,12 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-bundle, errors, inputs = runtime("bundle"), runtime("errors"), runtime("inputs")
-manifest, references, recording = runtime("manifest"), runtime("references"), runtime("recording")
+bundle, errors, inputs = runtime("loading.bundle"), runtime("errors"), runtime("dependencies.inputs")
+manifest, references, recording = (
+    runtime("loading.manifest"),
+    runtime("values.references"),
+    runtime("recording.recorder"),
+)
 
 
 @pytest.fixture
@@ -77,7 +81,7 @@ def test_while_a_call_is_recorded(signalled: Any, monkeypatch: pytest.MonkeyPatc
         patch.setattr(os, "open", signalled(TimeoutError))
         with pytest.raises(TimeoutError, match="from the handler"):
             recorder._count('{"call":1}')
-        patch.setattr(runtime("misses"), "owners_of", signalled(ZeroDivisionError))
+        patch.setattr(runtime("calling.misses"), "owners_of", signalled(ZeroDivisionError))
         with pytest.raises(ZeroDivisionError):
             recorder.add(None, {}, served=False)
     recorder._count('{"call":2}')

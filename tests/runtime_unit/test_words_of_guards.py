@@ -14,7 +14,7 @@ from hatch_precompile.lower.guards.words import words_of
 from hatch_precompile.runtime import runtime
 from tests.support.guard_text import functions_of
 
-explanation, refusal = runtime("explanation"), runtime("refusal")
+explanation, refusal = runtime("explaining.explanation"), runtime("explaining.refusal")
 
 
 class Part:
@@ -31,7 +31,7 @@ def said(text: str, kind: Kind, values: dict[str, Any], **constants: Any) -> tup
     functions = functions_of(text, kind)
     words = marshal.loads(marshal.dumps(words_of(functions, ["the first", "the second"]), 2))
     namespace: dict[str, Any] = {**constants, "entry": SimpleNamespace(hits=0)}
-    namespace["alike"] = runtime("constants").alike
+    namespace["alike"] = runtime("values.constants").alike
     *parts, code = function_codes("\n\n".join(function.text() for function in functions), "<guards>")
     namespace.update({part.co_name: FunctionType(part, namespace) for part in parts})
     guard = FunctionType(code, namespace, "guard")

@@ -12,8 +12,8 @@ import torch
 
 from hatch_precompile.runtime import runtime
 
-autograd: Any = runtime("autograd")
-GraphFailed: Any = runtime("graphs").GraphFailed
+autograd: Any = runtime("graphs.autograd")
+GraphFailed: Any = runtime("graphs.callers").GraphFailed
 
 
 def graph() -> Any:

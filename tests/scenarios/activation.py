@@ -250,7 +250,7 @@ def status_after_a_hit_and_a_miss() -> dict[str, Any]:
     """And which modules that only say something were loaded for that."""
     mlp()(ROWS)
     mlp()(torch.randn(20, 8))
-    words = [f"zoo._precompiled.{name}" for name in ("reporting", "explanation", "advice")]
+    words = [f"zoo._precompiled.explaining.{name}" for name in ("reporting", "explanation", "advice")]
     loaded = probe.loaded(*words)
     return {"status": zoo._precompiled.status(), "loaded": loaded}
 

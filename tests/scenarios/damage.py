@@ -109,7 +109,7 @@ def anything_in_the_manifest(examples: int) -> dict[str, Any]:
             place = place[key]
         place[path[-1]] = value
         text = json.dumps({key: value for key, value in changed.items() if key != "sha256"})
-        MANIFEST.write_bytes(zoo._precompiled.manifest.with_checksum(text.encode()))
+        MANIFEST.write_bytes(zoo._precompiled.loading.manifest.with_checksum(text.encode()))
         tried.append(path)
         said, same, _ = caller.use()
         if not same or len(said) > 1:

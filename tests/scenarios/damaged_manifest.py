@@ -65,7 +65,7 @@ def _chosen(how: str, content: bytes, number: int, choose: random.Random) -> Ite
 def _with_checksum(content: bytes) -> bytes:
     from hatch_precompile.runtime import runtime
 
-    checked: bytes = runtime("manifest").with_checksum(_CHECKSUM.sub(b"", content))
+    checked: bytes = runtime("loading.manifest").with_checksum(_CHECKSUM.sub(b"", content))
     return checked
 
 

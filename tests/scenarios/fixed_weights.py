@@ -17,7 +17,7 @@ import sequences
 import steady  # noqa: F401  # it installs the wheel
 import torch
 from steady import _precompiled
-from steady._precompiled import weights
+from steady._precompiled.graphs import weights
 from steady.model import inputs, maps, trained, unversioned
 
 torch.set_num_threads(1)

@@ -26,17 +26,8 @@ IDS = torch.tensor([[1, 2, 3]])
 
 
 _NEEDED = (
-    *(
-        "overview",
-        "backends",
-        f"backends.{platform.machine()}",
-        "serving",
-        "entries",
-        "graphs",
-        "explanation",
-        "advice",
-    ),
-    "misses",
+    *("explaining.overview", "backends", f"backends.{platform.machine()}", "calling.serving"),
+    *("loading.entries", "graphs.callers", "explaining.explanation", "explaining.advice", "calling.misses"),
 )
 
 
@@ -115,7 +106,7 @@ def _interrupted_first_call(writing: int, after: float) -> int:
 def exceptions_while_installing() -> dict[str, Any]:
     """What a handler raises when the signal comes in the middle of it, and hits after another try."""
     from lab import _precompiled
-    from lab._precompiled import installation
+    from lab._precompiled.installing import installation
 
     def handler(number: int, frame: FrameType | None) -> None:
         raise Alarm
@@ -138,7 +129,7 @@ def exceptions_while_installing() -> dict[str, Any]:
 
 def forks_inside_the_loading(times: int) -> list[int]:
     """Exit codes of children, forked while a thread of their parent was loading; each makes a first call."""
-    from lab._precompiled import bundle
+    from lab._precompiled.loading import bundle
 
     inside = threading.Event()
     own_read = bundle.Bundle.read
@@ -159,7 +150,7 @@ def forks_inside_the_import_of_an_explanation(times: int) -> list[int]:
     class Slow:
         @staticmethod
         def find_spec(name: str, path: Any = None, target: Any = None) -> None:
-            if name == "lab._precompiled.explanation":
+            if name == "lab._precompiled.explaining.explanation":
                 inside.set()
                 time.sleep(0.01)
 
@@ -284,7 +275,7 @@ def _exit_code(child: int, within: float) -> int:
 
 def a_module_that_calls_while_it_is_imported() -> dict[str, Any]:
     """A module that the loading imports calls the entrypoint that is being loaded."""
-    from lab._precompiled import entries
+    from lab._precompiled.loading import entries
 
     own_import = entries._import
     calls: list[Any] = []

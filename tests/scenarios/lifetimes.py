@@ -100,7 +100,9 @@ def imported_again_and_again(times: int) -> dict[str, Any]:
         model(torch.ones(4))
         hits.append(probe.hits("base", "lab"))
         classes.append(weakref.ref(again.Base))
-        modules += [weakref.ref(sys.modules[f"lab.{name}"]) for name in ("core", "_precompiled.serving")]
+        modules += [
+            weakref.ref(sys.modules[f"lab.{name}"]) for name in ("core", "_precompiled.calling.serving")
+        ]
         functions.append(_functions())
     del model, again
     gc.collect()

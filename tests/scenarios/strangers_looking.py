@@ -204,7 +204,7 @@ def missed_in_every_way() -> dict[str, Any]:
 
 def _made(cls: Any) -> Any:
     """A model, whose constructor's calls are no matter here."""
-    switch = sys.modules.get("looking._precompiled.torch_frames")
+    switch = sys.modules.get("looking._precompiled.torch_internals.torch_frames")
     with switch.at_work() if switch is not None else contextlib.nullcontext():
         return cls().eval()
 
@@ -260,10 +260,11 @@ def kept() -> list[bool]:
 def at_work() -> dict[str, Any]:
     """Whether the switch was set whenever a runtime did one of its own things, and whether it is now."""
     runtime: dict[str, Any] = {
-        name: importlib.import_module(f"looking._precompiled.{name}")
+        name.rpartition(".")[2]: importlib.import_module(f"looking._precompiled.{name}")
         for name in (
-            *("bundle", "constants", "described", "entries", "explanation", "graphs", "refusal"),
-            *("inputs", "torch_frames", "torch_private"),
+            *("loading.bundle", "values.constants", "recording.described", "loading.entries"),
+            *("explaining.explanation", "explaining.refusal", "graphs.callers", "dependencies.inputs"),
+            *("torch_internals.torch_frames", "torch_internals.torch_private"),
         )
     }
     busy = runtime["torch_frames"].busy
@@ -285,7 +286,7 @@ def at_work() -> dict[str, Any]:
         *((runtime["bundle"].Bundle, name) for name in ("graph", "guards")),
         (runtime["constants"], "check"),
         (runtime["torch_private"], "tensor_guards"),
-        (runtime["graphs"], "load_library"),
+        (runtime["callers"], "load_library"),
         (runtime["described"].Form, "describe"),
     )
     for owner, name in own:

@@ -89,7 +89,7 @@ def few_calls() -> list[str]:
     for length in (4, 5, 5):
         _answer(model, 1, length)
     prefix = "desk._precompiled."
-    return [name for name in ("recording", "described") if prefix + name in sys.modules]
+    return [name for name in ("recorder", "described") if f"{prefix}recording.{name}" in sys.modules]
 
 
 def private_calls() -> None:
@@ -135,7 +135,7 @@ def _flushed(work: Any) -> None:
 
 def endless_variety(size: int) -> int:
     """More kinds of calls than a record of this size holds; the size of the file."""
-    recording = sys.modules["desk._precompiled.recording"]
+    recording = sys.modules["desk._precompiled.recording.recorder"]
     recording.SIZE = size  # type: ignore[attr-defined]
     for length in range(2, 200):
         _answer(_Handler.model, 2, length)

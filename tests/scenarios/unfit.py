@@ -79,7 +79,7 @@ def calls_with_nothing_installed() -> dict[str, Any]:
 def hits_and_misses_for_the_log() -> None:
     import torch
     import zoo.models
-    from zoo._precompiled import reporting
+    from zoo._precompiled.explaining import reporting
 
     reporting.SECONDS = 10**9
     model = zoo.models.Mlp().eval()

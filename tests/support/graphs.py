@@ -22,7 +22,7 @@ from hatch_precompile.runtime import runtime
 from tests.support.hardware import a_variant
 from tests.support.headers import settings_of_a_build
 
-OPERATORS = "graphs_of_tests._precompiled.graphs"
+OPERATORS = "graphs_of_tests._precompiled.graphs.callers"
 
 
 def save_graph(
@@ -77,10 +77,10 @@ def graph_of(directory: Path) -> Callable[..., Any]:
     """The same, with the arguments that the graph has, in their order."""
     for parent in ("graphs_of_tests", "graphs_of_tests._precompiled"):
         sys.modules[parent] = ModuleType(parent)
-    sys.modules[OPERATORS] = runtime("graphs")
+    sys.modules[OPERATORS] = runtime("graphs.callers")
     manifest = json.loads((directory / "manifest.json").read_text())
     graph: Callable[..., Any] = (
-        runtime("bundle").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
+        runtime("loading.bundle").Bundle(str(directory), "graphs_of_tests", manifest, "here").graph(0)
     )
     return graph
 

@@ -49,7 +49,7 @@ def compiled(
 
         return keep
 
-    sys.modules[OPERATORS] = runtime("graphs")
+    sys.modules[OPERATORS] = runtime("graphs.callers")
     torch._dynamo.reset()
     with torch.no_grad(), settings_of_a_build():
         torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)

@@ -123,27 +123,22 @@ def weights() -> Step:
 
 # Modules of the runtime that are there after calls that are hits.
 NEEDED = (
-    *(
-        "activation",
-        "backends",
-        "bundle",
-        "constants",
-        "entries",
-        "errors",
-        "graphs",
-        "import_hooks",
-        "inputs",
-    ),
-    *("installation", "manifest", "overview", "prologue", "references", "serving", "static_lookup"),
-    *("torch_frames", "torch_private", "weights"),
+    *("calling.activation", "calling.prologue", "calling.serving", "dependencies.inputs"),
+    *("errors", "explaining.overview", "graphs.callers", "graphs.weights", "installing.import_hooks"),
+    *("installing.installation", "loading.bundle", "loading.entries", "loading.manifest"),
+    *("torch_internals.torch_frames", "torch_internals.torch_private", "values.constants"),
+    *("values.references", "values.static_lookup"),
 )
 
 
 def loaded() -> list[str]:
-    """The names of the runtime's modules that are there; libraries are modules, too, with a dot in theirs."""
+    """The names of the runtime's modules that are there, less those of backends. Libraries are modules."""
     start = f"{PACKAGE}._precompiled."
     names = [name.removeprefix(start) for name in sys.modules if name.startswith(start)]
-    return sorted(name for name in names if "." not in name)
+    files = {
+        name: str(sys.modules[start + name].__file__) for name in names if not name.startswith("backends")
+    }
+    return sorted(name for name, file in files.items() if file.endswith(".py") and "__init__" not in file)
 
 
 def imports() -> Step:
@@ -166,7 +161,7 @@ def imports() -> Step:
         with torch.no_grad():
             answer = float(model(guest.rows()).sum() + pictures(guest.images()).sum())
         if eager:
-            for name in NEEDED:
+            for name in ("backends", *NEEDED):
                 importlib.import_module(f"{PACKAGE}._precompiled.{name}")
         else:
             assert guest.hits() == 2, f"round {number} was not served"

@@ -49,7 +49,7 @@ class TestRuntime:
         code = (
             "import sys, torch\n"
             "from hatch_precompile.runtime import runtime\n"
-            "private, _ = runtime('torch_private'), runtime('graphs')\n"
+            "private, _ = runtime('torch_internals.torch_private'), runtime('graphs.callers')\n"
             "private.guard_namespace()\n"
             "private.StateGuard(private._guards.GlobalStateGuard().__getstate__())\n"
             "loaded = [m for m in ('torch._dynamo', 'torch._inductor') if m in sys.modules]\n"
@@ -58,7 +58,7 @@ class TestRuntime:
         subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
 
     def test_code_can_be_kept_from_dynamo_which_looks_at_what_it_calls(self) -> None:
-        private = runtime("torch_private")
+        private = runtime("torch_internals.torch_private")
         compiled: list[str] = []
 
         def backend(graph: Any, inputs: Any) -> Any:
@@ -83,7 +83,7 @@ class TestRuntime:
         assert private.eval_frame_callback() is None
 
     def test_a_compile_with_fullgraph_counts_frames_of_compiled_code(self) -> None:
-        private = runtime("torch_private")
+        private = runtime("torch_internals.torch_private")
 
         def served(x: torch.Tensor) -> torch.Tensor:
             if counts:
@@ -105,7 +105,7 @@ class TestRuntime:
         assert eval_frame.set_fullgraph_compiled_frame_count(-1) == -1, "nobody counts"
 
     def test_dynamo_says_when_it_traces(self) -> None:
-        private = runtime("torch_private")
+        private = runtime("torch_internals.torch_private")
 
         def traced(x: torch.Tensor) -> torch.Tensor:
             return x + 1 if private.is_compiling() else x
@@ -114,7 +114,7 @@ class TestRuntime:
         assert torch.compile(traced, backend="eager", fullgraph=True)(torch.zeros(1)).item() == 1
 
     def test_a_check_of_tensors_remembers_the_dispatch_keys_it_is_made_under(self) -> None:
-        private = runtime("torch_private")
+        private = runtime("torch_internals.torch_private")
         included = torch._C._dispatch_tls_local_include_set().raw_repr()
         excluded = torch._C._dispatch_tls_local_exclude_set().raw_repr()
         tensor = torch.ones(2)
@@ -130,7 +130,7 @@ class TestRuntime:
         assert here.check(tensor)
 
     def test_torch_compiler_disable_is_seen_on_the_stack(self) -> None:
-        may_serve = runtime("torch_private").may_serve
+        may_serve = runtime("torch_internals.torch_private").may_serve
         assert torch.compiler.disable(may_serve)() is False
         assert torch._disable_dynamo(may_serve)() is True, "torch keeps only itself out"
         assert may_serve() is True
@@ -138,7 +138,7 @@ class TestRuntime:
     def test_dynamo_can_be_switched_off(self) -> None:
         import torch._dynamo.config as config
 
-        may_serve = runtime("torch_private").may_serve
+        may_serve = runtime("torch_internals.torch_private").may_serve
         with config.patch(disable=True):
             assert may_serve() is False
         assert may_serve() is True
@@ -154,7 +154,7 @@ class TestRuntime:
 
         like = Asked("config")
         vars(like).update(vars(config))
-        is_switched_off = runtime("torch_private")._is_switched_off
+        is_switched_off = runtime("torch_internals.torch_private")._is_switched_off
         assert is_switched_off(like) is False
         with config.patch(disable=True):
             assert is_switched_off(like) is True
@@ -179,7 +179,7 @@ class TestRuntime:
         assert state["num_threads"] == torch.get_num_threads()
 
     def test_the_state_guard_follows_the_thread_count_and_nothing_else(self) -> None:
-        state = runtime("torch_private").StateGuard(guards.GlobalStateGuard().__getstate__())
+        state = runtime("torch_internals.torch_private").StateGuard(guards.GlobalStateGuard().__getstate__())
         threads = torch.get_num_threads()
         assert state.check()
         try:
@@ -196,7 +196,7 @@ class TestRuntime:
             assert "grad_mode" in state.reason()
 
     def test_torchs_function_that_makes_a_python_tensor_has_its_name(self) -> None:
-        assert runtime("graphs")._wrapping_function()
+        assert runtime("graphs.callers")._wrapping_function()
 
     def test_tensor_guards_check_and_say_why(self) -> None:
         check = guards.TensorGuards(
@@ -223,7 +223,7 @@ class TestRuntime:
         import torch.autograd.forward_ad as forward_ad
         from torch.utils.flop_counter import FlopCounterMode
 
-        may_serve = runtime("torch_private").may_serve
+        may_serve = runtime("torch_internals.torch_private").may_serve
         assert may_serve()
         with FlopCounterMode(display=False):
             assert not may_serve()
@@ -241,12 +241,12 @@ class TestRuntime:
 
     def test_a_symbolic_trace_is_seen(self) -> None:
         seen: list[bool] = []
-        traced = runtime("torch_private").is_traced_symbolically
+        traced = runtime("torch_internals.torch_private").is_traced_symbolically
         torch.fx.symbolic_trace(lambda x: (seen.append(traced()), x)[1])
         assert [*seen, traced()] == [True, False]
 
     def test_both_calls_of_a_reentrant_checkpoint_are_seen(self) -> None:
-        in_checkpoint = runtime("torch_private").in_checkpoint
+        in_checkpoint = runtime("torch_internals.torch_private").in_checkpoint
         seen: list[bool] = []
 
         def look(x: torch.Tensor) -> torch.Tensor:
@@ -275,7 +275,7 @@ class TestRuntime:
                 return functools.partial(apply.__func__, owner)
 
         monkeypatch.setattr(torch.autograd.Function, "apply", Partial())
-        known = runtime("torch_private")
+        known = runtime("torch_internals.torch_private")
         spec = importlib.util.spec_from_file_location(known.__name__, known.__file__)
         assert spec is not None and spec.loader is not None
         private = importlib.util.module_from_spec(spec)
@@ -290,7 +290,7 @@ class TestRuntime:
         assert seen == [True, True]
 
     def test_looking_for_a_checkpoint_keeps_nothing_alive(self) -> None:
-        in_checkpoint = runtime("torch_private").in_checkpoint
+        in_checkpoint = runtime("torch_internals.torch_private").in_checkpoint
 
         class Forward(torch.nn.Module):
             def forward(self, x: torch.Tensor) -> bool:
@@ -304,7 +304,7 @@ class TestRuntime:
             assert Forward()(torch.ones(2))
 
     def test_steps_of_optimizers_are_seen_without_a_hook_of_modules(self) -> None:
-        after_optimizer_steps = runtime("torch_private").after_optimizer_steps
+        after_optimizer_steps = runtime("torch_internals.torch_private").after_optimizer_steps
         before = torch.utils.hooks.RemovableHandle.next_id
         seen: list[Any] = []
         weight = torch.nn.Parameter(torch.ones(2))
@@ -325,7 +325,7 @@ class TestRuntime:
             assert ask(True) is not None
 
     def test_the_default_device_is_a_module_attribute(self) -> None:
-        default_device = runtime("torch_private").default_device
+        default_device = runtime("torch_internals.torch_private").default_device
 
         assert default_device() is None
         torch.set_default_device("meta")

@@ -70,7 +70,7 @@ class TestTheFile:
         files = {kind: tmp_path / kind for kind in ("record", "record-all")}
         for kind, file in files.items():
             imported = desk.play("traffic.few_calls", environment={"HATCH_PRECOMPILE": f"{kind}:{file}"})
-            assert imported == ["recording", "described"]
+            assert imported == ["recorder", "described"]
         sizes = {
             kind: [call["kwargs"]["ids"]["size"] for call in recorded(file)] for kind, file in files.items()
         }

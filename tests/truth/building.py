@@ -35,7 +35,7 @@ class Built:
 def key_of(program: Program) -> str:
     """Changes with all that a build depends on: the program, what it imports, and the plugin."""
     paths = [program.source, *(SOURCES / "parts").glob("*.py")]
-    paths += [*(REPOSITORY / "hatch_precompile").rglob("*.py"), *(REPOSITORY / "templates").glob("*.py")]
+    paths += [*(REPOSITORY / "hatch_precompile").rglob("*.py"), *(REPOSITORY / "templates").rglob("*.py")]
     digest = hashlib.sha256(json.dumps(program.entrypoint).encode())
     for path in sorted(paths):
         digest.update(path.read_bytes())

@@ -49,7 +49,7 @@ def kinds_of_globals() -> set[str]:
     """The kinds that an entry of the runtime compares a global's with."""
     (asked,) = [
         node
-        for node in ast.walk(ast.parse((REPOSITORY / "templates/entries.py").read_text()))
+        for node in ast.walk(ast.parse((REPOSITORY / "templates/loading/entries.py").read_text()))
         if isinstance(node, ast.FunctionDef) and node.name == "_global"
     ]
     compared = [node for node in ast.walk(asked) if isinstance(node, ast.Compare)]
@@ -73,19 +73,19 @@ def test_the_page_of_the_format_has_all_that_a_bundle_holds() -> None:
     assert len(structs) >= 12
     fields = {field.encode_name for struct in structs for field in msgspec.structs.fields(struct)}
     own_steps = [file.parent.name for file in REPOSITORY.glob("templates/backends/*/steps.py")]
-    references = runtime("references")
+    references = runtime("values.references")
     steps = [references.ATTRIBUTE, references.ITEM, references.CLASS_DICT, references.TYPE]
     steps += [references.CODE_CONSTANT, references.FLAGS]
     named = {
         *(fields - {"lacking"}),  # of the reader's own
-        *runtime("inputs")._CHECKS,
-        *runtime("weights")._OWN,
+        *runtime("dependencies.inputs")._CHECKS,
+        *runtime("graphs.weights")._OWN,
         *(step for name in own_steps for step in runtime(f"backends.{name}.steps").STEPS),
         *kinds_of_globals(),
     }
     assert [name for name in sorted(named) if f"`{name}`" not in page] == []
     assert [step for step in steps if f'`"{step}"`' not in page] == []
-    tags = runtime("constants")._DECODERS
+    tags = runtime("values.constants")._DECODERS
     assert [tag for tag in tags if f"`{tag}`" not in page and f'`["{tag}"' not in page] == []
-    assert f"version {runtime('manifest').FORMAT}" in page.splitlines()[0]
-    assert f"`format`, now `{runtime('manifest').FORMAT}`" in page
+    assert f"version {runtime('loading.manifest').FORMAT}" in page.splitlines()[0]
+    assert f"`format`, now `{runtime('loading.manifest').FORMAT}`" in page

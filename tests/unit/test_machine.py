@@ -22,7 +22,7 @@ from hatch_precompile.runtime import runtime
 from hatch_precompile.torch_versions import KNOWN_TORCH
 from tests.conftest import REPOSITORY
 
-KNOWN = runtime("prologue").KNOWN
+KNOWN = runtime("calling.prologue").KNOWN
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 

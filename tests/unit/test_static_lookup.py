@@ -107,8 +107,8 @@ class TestModules:
         assert names["later"] is types.ModuleType.__dict__["__dict__"].__get__(later)
         assert "no_module" not in names
         assert looking.file_of(later) == ""
-        assert runtime("installation").is_imported("later")
-        assert runtime("installation").is_imported("no_module")
+        assert runtime("installing.installation").is_imported("later")
+        assert runtime("installing.installation").is_imported("no_module")
 
     def test_pythons_own_lazy_ones(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "lazily.py").write_text("raise RuntimeError")
@@ -119,7 +119,7 @@ class TestModules:
         monkeypatch.setitem(sys.modules, "lazily", module)
         spec.loader.exec_module(module)
         assert looking.file_of(module) == str(tmp_path / "lazily.py")
-        assert runtime("installation").is_imported("lazily")
+        assert runtime("installing.installation").is_imported("lazily")
 
     @pytest.mark.parametrize("error", [AttributeError, ImportError, RuntimeError])
     def test_a_global_that_a_module_would_make(self, error: type[Exception]) -> None:
@@ -139,13 +139,13 @@ class TestMarks:
     """What of values is compared with another process."""
 
     def test_of_what_does_not_want_to_be_asked(self) -> None:
-        inputs, constants = runtime("inputs"), runtime("constants")
+        inputs, constants = runtime("dependencies.inputs"), runtime("values.constants")
         name = f"{__name__}.Hostile"
         assert inputs.mark(Hostile(), True) == name
         assert inputs.mark([Hostile()], True) == ("builtins.list", name)
         assert constants.likeness(Hostile()) == f"a {name}"
         assert constants.likeness(Made()) == f"a {__name__}.Made"
-        assert runtime("references").fingerprint(Hostile()) == ""
+        assert runtime("values.references").fingerprint(Hostile()) == ""
 
     def test_of_what_says_otherwise_of_what_it_holds(self) -> None:
         class Pairs(tuple):
@@ -154,7 +154,7 @@ class TestMarks:
         class Table(dict):  # type: ignore
             items = __iter__ = __len__ = keys = run  # type: ignore
 
-        mark = runtime("inputs").mark
+        mark = runtime("dependencies.inputs").mark
         assert mark(Pairs((1, 2)))[1:] == ("1", "2")
         assert mark(Table(a=1), True)[1:] == (("'a'", "1"),)
 
@@ -172,19 +172,26 @@ class TestMarks:
             def __init__(self, hidden: int) -> None:
                 vars(self)["hidden"] = hidden
 
-        mark = runtime("inputs").mark
+        mark = runtime("dependencies.inputs").mark
         assert mark(Squared(1)) != mark(Squared(2))
         assert mark(Colour.RED).endswith("Colour.RED = 1")
         assert mark(Point(2))[1:] == (("x", "2"),)
 
 
-SOURCES = sorted([*(REPOSITORY / "templates").glob("*.py"), *(REPOSITORY / "hatch_precompile").rglob("*.py")])
+SOURCES = sorted(
+    [*(REPOSITORY / "templates").rglob("*.py"), *(REPOSITORY / "hatch_precompile").rglob("*.py")]
+)
 
 # What looks at things of torch's, of Python's or of ours alone, or at what an author has named.
 OF_KNOWN_THINGS = {
     "templates": {
-        *("activation.py", "autograd.py", "cells.py", "constants.py", "described.py", "entries.py"),
-        *("graphs.py", "inputs.py", "installation.py", "torch_frames.py", "torch_private.py"),
+        *("calling/activation.py", "graphs/autograd.py", "loading/cells.py", "values/constants.py"),
+        *("recording/described.py", "loading/entries.py", "graphs/callers.py", "dependencies/inputs.py"),
+        *(
+            "installing/installation.py",
+            "torch_internals/torch_frames.py",
+            "torch_internals/torch_private.py",
+        ),
     },
     "hatch_precompile": {
         *("capture/frame_names.py", "cli/explain_call.py", "lower/bytecode.py", "lower/parametrized.py"),
@@ -197,12 +204,21 @@ ASKING = {"vars", "dir", "dataclasses.is_dataclass", "inspect.getmembers"}
 # Those that look at whatever they are given: not even whether it is an instance of something.
 AT_ANYTHING = (
     *(
-        "templates/references.py",
-        "templates/constants.py",
-        "templates/inputs.py",
-        "templates/static_lookup.py",
+        "templates/values/references.py",
+        "templates/values/constants.py",
+        "templates/dependencies/inputs.py",
+        "templates/values/static_lookup.py",
     ),
-    *("templates/explanation.py", "templates/refusal.py", "templates/parametrized.py"),
+    *(
+        "templates/explaining/explanation.py",
+        "templates/explaining/refusal.py",
+        "templates/values/parametrized.py",
+    ),
+    *(
+        "templates/explaining/explanation.py",
+        "templates/explaining/refusal.py",
+        "templates/values/parametrized.py",
+    ),
     *("hatch_precompile/lower/names.py", "hatch_precompile/entrypoints/description.py"),
 )
 
@@ -228,17 +244,19 @@ def test_who_looks_at_others_uses_the_helpers(file: Path) -> None:
             function in ("list", "sorted", "dict", "enumerate")
             and any(ast.unparse(argument) == "sys.modules" for argument in args)
         )
-        if (over_modules and name != "static_lookup.py") or (not known and (special or function in ASKING)):
+        if (over_modules and name != "values/static_lookup.py") or (
+            not known and (special or function in ASKING)
+        ):
             found.append(f"{line}: {function}({', '.join(map(ast.unparse, args))})")
     assert found == []
 
 
 # `repr` of values of exactly Python's own classes, and of torch's.
 REPR = {
-    "templates/constants.py": 1,
-    "templates/inputs.py": 3,
-    "templates/parametrized.py": 2,
-    "templates/explanation.py": 1,
+    "templates/values/constants.py": 1,
+    "templates/dependencies/inputs.py": 3,
+    "templates/values/parametrized.py": 2,
+    "templates/explaining/explanation.py": 1,
     "hatch_precompile/entrypoints/description.py": 2,
 }
 

@@ -50,7 +50,7 @@ SIZES = {"x": {0: Dimension("batch", 2, 8)}}
 
 
 def described(function: Any, frame_of: Any, frame_locals: dict[str, Any], kind: str = "function") -> Any:
-    form = runtime("described").Form(
+    form = runtime("recording.described").Form(
         SimpleNamespace(function=lambda: function, value=function, record={"kind": kind}),
         SimpleNamespace(code=frame_of.__code__, sites=[SimpleNamespace(function=frame_of)]),
     )

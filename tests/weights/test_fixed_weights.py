@@ -118,4 +118,4 @@ def test_where_it_cannot_be_computed_the_body_runs(site: Site) -> None:
 
 
 def test_nothing_is_left_in_torch(site: Site) -> None:
-    assert site.play("fixed_weights.what_is_left_in_torch") == [["steady._precompiled.weights"], []]
+    assert site.play("fixed_weights.what_is_left_in_torch") == [["steady._precompiled.graphs.weights"], []]

@@ -89,7 +89,7 @@ class Compiled:
             graphs.append(graph)
             return call
 
-        sys.modules[OPERATORS] = runtime("graphs")
+        sys.modules[OPERATORS] = runtime("graphs.callers")
         torch._dynamo.reset()
         call = torch.compile(model, backend=backend, fullgraph=True, dynamic=dynamic)
         with torch.set_grad_enabled(train), settings_of_a_build():

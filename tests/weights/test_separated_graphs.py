@@ -115,7 +115,7 @@ def compiled(model: nn.Module, *inputs: torch.Tensor) -> tuple[CompiledGraph, An
         graphs.append(graph)
         return call
 
-    sys.modules[OPERATORS] = runtime("graphs")
+    sys.modules[OPERATORS] = runtime("graphs.callers")
     torch._dynamo.reset()
     with torch.no_grad(), settings_of_a_build():
         answer = torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)

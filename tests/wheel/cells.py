@@ -76,12 +76,12 @@ def written(manifest: dict[str, Any], files: Files, bundle: str = BUNDLE) -> byt
     """A manifest as a build writes it, with its own sha256. Its heads get its seal. files: with names that
     start with `bundle`, those of the manifest among them."""
     manifest.pop("sha256", None)
-    seal = runtime("manifest").seal_of(manifest)
+    seal = runtime("loading.manifest").seal_of(manifest)
     for name in (name for name in manifest["files"] if name.endswith(".heads")):
         *heads, _ = marshal.loads(files[bundle + name])
         files[bundle + name] = marshal.dumps([*heads, seal], 2)
         manifest["files"][name] = hashlib.sha256(files[bundle + name]).hexdigest()
-    text: bytes = runtime("manifest").with_checksum(json.dumps(manifest).encode())
+    text: bytes = runtime("loading.manifest").with_checksum(json.dumps(manifest).encode())
     return text
 
 

@@ -235,8 +235,8 @@ REFUSED: dict[str, tuple[Callable[[Files], object], str]] = {
         r"are not the same outside of their bundles: kiosk/prints\.py differs; build all cells from",
     ),
     "another runtime": (
-        replace_in("kiosk/_precompiled/misses.py", b"UNSERVED = 10", b"UNSERVED = 11"),
-        r"kiosk/_precompiled/misses\.py differs",
+        replace_in("kiosk/_precompiled/calling/misses.py", b"UNSERVED = 10", b"UNSERVED = 11"),
+        r"kiosk/_precompiled/calling/misses\.py differs",
     ),
     "one file more": (
         lambda files: files.update({"kiosk/more.py": b""}),
@@ -307,7 +307,7 @@ REFUSED: dict[str, tuple[Callable[[Files], object], str]] = {
         r"must have either manifest\.json or cells\.json",
     ),
     "a runtime that knows no cells": (
-        lambda files: files.pop("kiosk/_precompiled/cells.py"),
+        lambda files: files.pop("kiosk/_precompiled/loading/cells.py"),
         "the runtime in .* is of a hatch-precompile that knows no merged wheels",
     ),
     "a signature": (

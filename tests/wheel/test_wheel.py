@@ -48,10 +48,11 @@ def page_beside(wheel: Path) -> str:
 
 
 def test_the_plugins_wheel_carries_the_runtime(built: Built) -> None:
-    carried = {
-        path.name: path.read_bytes() for path in (built.plugin / "hatch_precompile/_templates").glob("*.py")
-    }
-    assert carried == {path.name: path.read_bytes() for path in (REPOSITORY / "templates").glob("*.py")}
+    carried, ours = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.py")}
+        for folder in (built.plugin / "hatch_precompile/_templates", REPOSITORY / "templates")
+    )
+    assert carried == ours
 
 
 def test_the_build_says_what_it_does(built: Built) -> None:

@@ -1,4 +1,4 @@
-"""What of a graph can be a step: is computed once of fixed weights, by the runtime (templates/weights.py).
+"""What of a graph can be a step: is computed once of fixed weights, by templates/graphs/weights.py.
 
 Seen in torch 2.13.0.
 """

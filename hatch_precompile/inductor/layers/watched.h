@@ -1,5 +1,5 @@
 // Whether memory still holds what it held, compiled into the library of a graph with fixed weights: for writes
-// that torch does not count (templates/weights.py).
+// that torch does not count (templates/graphs/weights.py).
 #include <Python.h>
 #include <cstdint>
 #include <cstring>

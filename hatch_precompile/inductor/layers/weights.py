@@ -2,7 +2,7 @@
 
 The graph keeps what is done at each call. What it takes from the other part, such as weights in the layout
 that oneDNN multiplies fastest, it has as more inputs, and the runtime computes those from the plan
-(templates/weights.py). The nearest relative is AOTInductor's constant graph, which runs once at load.
+(templates/graphs/weights.py). The nearest relative is AOTInductor's constant graph, which runs once at load.
 Seen in torch 2.13.0 (torch/_inductor/constant_folding.py).
 """
 
@@ -194,7 +194,7 @@ def _as_inputs(graph: Any, nodes: Sequence[Any], last: Any) -> list[Any]:
 def computed(plan: Plan, inputs: Sequence[Any]) -> list[torch.Tensor]:
     """What the library takes after its inputs, as the runtime computes it, of whatever weights."""
     steps = [(_OF_ANY.get(name, name), *arguments) for name, *arguments in plan.steps]
-    tensors: list[torch.Tensor] = runtime("weights").computed(steps, plan.outputs, inputs)
+    tensors: list[torch.Tensor] = runtime("graphs.weights").computed(steps, plan.outputs, inputs)
     return tensors
 
 

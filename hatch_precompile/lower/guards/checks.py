@@ -69,7 +69,7 @@ Kind = Literal[
     "TRAINING",
     "TYPE_MATCH",
 ]
-"""What is asked, mostly by dynamo's name for it. Advice hangs on it (templates/advice.py)."""
+"""What is asked, mostly by dynamo's name for it. Advice hangs on it (templates/explaining/advice.py)."""
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,7 @@ class _Writer:
             elif leaf.kind == "torch_function_mode_stack_guard":
                 continue
             elif leaf.kind == "default_device_guard":
-                device = runtime("torch_private").default_device()
+                device = runtime("torch_internals.torch_private").default_device()
                 expected = self.text.constant(device, None, "")
                 how = "is" if device is None else "=="
                 asked = Name("default_device").call().compared(how, expected)

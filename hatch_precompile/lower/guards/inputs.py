@@ -104,7 +104,7 @@ def require_hooks(
     }
     if not distinct:
         return
-    hooks = runtime("inputs").hooks_of(*distinct.values())
+    hooks = runtime("dependencies.inputs").hooks_of(*distinct.values())
     given = [display([variable, literal(own)]) for variable, (_, own) in distinct.items()]
     text.require(Name("module_hooks").call(*given).equals(literal(hooks)), "HOOKS")
 

@@ -114,7 +114,7 @@ def _dict_length(text: GuardText, node: GuardNode, leaf: Leaf, variable: Variabl
     keys = list(dict.keys(node.value)) if is_a(node.value, dict) else []
     plain = all(is_plain(key) and key == key for key in keys)
     # Hooks are numbered as a process registers them; which they are, and their order, is compared otherwise.
-    hooks = node.accessor == "dict_getitem" and node.key in runtime("inputs").HOOKS
+    hooks = node.accessor == "dict_getitem" and node.key in runtime("dependencies.inputs").HOOKS
     if keys and plain and not hooks and node.source != f"L[{text.variadic!r}]":
         # The trace knows the order, which can be seen in what it returns; of keywords nobody expects one.
         # An OrderedDict has an order of its own, which `dict.keys` does not see.

@@ -37,7 +37,7 @@ def require_if_imported(text: GuardText, node: GuardNode) -> int:
 
 
 def _collect(node: GuardNode, way: tuple[Step, ...], parts: list[Part]) -> int:
-    fingerprint: Any = runtime("references").fingerprint
+    fingerprint: Any = runtime("values.references").fingerprint
     if node.leaves and is_plain(node.value):
         parts.append((way, marshal.dumps(node.value, 2)))  # whatever is asked of it
     else:

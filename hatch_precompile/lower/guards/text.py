@@ -200,7 +200,7 @@ def _has_literal(value: Any) -> bool:
 
 def _note(encoded: Any) -> str:
     if type(encoded) is list and encoded[0] == "ref":
-        return str(runtime("references").spell(encoded[1], encoded[2]))
+        return str(runtime("values.references").spell(encoded[1], encoded[2]))
     if type(encoded) is list and encoded[0] == "parametrized":
         return f"classes made as {encoded[1][1]} was"
     if type(encoded) is list and encoded[0] == "if-imported":

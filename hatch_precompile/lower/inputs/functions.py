@@ -35,7 +35,7 @@ class FunctionRecords:
         self.assumed = assumed
         self.tree = tree
         self.namer = namer
-        self.runtime = runtime("inputs")
+        self.runtime = runtime("dependencies.inputs")
         self._owners: Owners | None = None
 
     def of_code(self, codes: Sequence[CodeType]) -> Iterator[Dependency]:
@@ -109,7 +109,7 @@ class FunctionRecords:
             return shapes_kernel(code)
 
     def _found(self, place: Place | None) -> Any:
-        found = runtime("references").resolve(*place) if place is not None else None
+        found = runtime("values.references").resolve(*place) if place is not None else None
         return attribute(found, "__func__", found)
 
     def _check_closure(self, function: Any, names: Container[str]) -> None:
@@ -230,7 +230,7 @@ def _function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[
     """
     _, module, steps, fingerprint = namer.reference(code, None, where)
     if steps and steps[-1] == ("a", "__code__"):
-        references = runtime("references")
+        references = runtime("values.references")
         way = steps[:-1]
         function = references.resolve(module, way)
         if isinstance(function, MethodType):  # a class method is read bound

@@ -1,7 +1,7 @@
 """The kinds of things that an entry depends on, with what of each is compared where a wheel runs.
 
-The runtime has a check for each (templates/inputs.py), and gets the fields one after the other: tuples are
-fast to read.
+The runtime has a check for each (templates/dependencies/inputs.py), and gets the fields one after the other:
+tuples are fast to read.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class Value(Dependency):
 
 def file_dependency(module: str) -> File:
     """The file of a module that is imported here, as it is now."""
-    return File(module, runtime("inputs").file_mark(file_of(sys.modules[module])))
+    return File(module, runtime("dependencies.inputs").file_mark(file_of(sys.modules[module])))
 
 
 _KINDS: dict[str, type[Dependency]] = {each.kind: each for each in Dependency.__subclasses__()}

@@ -37,7 +37,7 @@ class Reading:
         self.files: set[str] = set()
         self._assumed = assumed
         self._namer = namer
-        self._runtime = runtime("inputs")
+        self._runtime = runtime("dependencies.inputs")
         self._names = frozenset().union(*map(_names, assumed.helpers))
         # A flag that says that something was done, a counter: other calls find another value.
         self.stored = frozenset(name for code in assumed.helpers for name in _stored(code))

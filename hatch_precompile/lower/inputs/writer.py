@@ -1,4 +1,4 @@
-"""What an entry rests on besides its guards, as records that the runtime compares (templates/inputs.py).
+"""What an entry rests on besides its guards, as records that templates/dependencies/inputs.py compares.
 
 Each thing that the trace took for constant becomes a record, is covered by one, or stops the build.
 """
@@ -216,7 +216,7 @@ class _Writer:
         self.tree = tree
         self.namer = namer
         self.reading = reading
-        self.runtime = runtime("inputs")
+        self.runtime = runtime("dependencies.inputs")
         self._covered: set[int] = set()  # what of the objects a record has the content of
 
     def helpers(self) -> Iterator[Dependency]:
@@ -296,7 +296,7 @@ class _Writer:
             rows.append(ClassRow(module, tuple(steps), tuple(numbers)))
         if rows:
             rows.sort(key=lambda row: repr(dataclasses.astuple(row)))
-            classes = [runtime("references").resolve(row.module, row.steps) for row in rows]
+            classes = [runtime("values.references").resolve(row.module, row.steps) for row in rows]
             registered = self.runtime.registered(dict(enumerate(classes)))
             yield Classes(tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 

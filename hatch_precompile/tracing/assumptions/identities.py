@@ -70,7 +70,7 @@ def apart(one: Any, other: Any) -> None:
 
 
 # Dicts that every module has of its own.
-_OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *runtime("inputs").HOOKS}
+_OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *runtime("dependencies.inputs").HOOKS}
 
 # What guards compare by identity, each with what it was, or by its value.
 _KNOWN = (

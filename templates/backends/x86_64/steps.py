@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...torch_private import filters_for_onednn, packed_for_onednn
+from ...torch_internals.torch_private import filters_for_onednn, packed_for_onednn
 
 __all__ = ["COLUMNS", "STEPS", "decide_otherwise"]
 

@@ -80,7 +80,7 @@ import sys
 from hatch_precompile.runtime import runtime
 import torch
 for path in sys.argv[1:]:
-    runtime("graphs").load_library(path, path, "inductor_entry_cpp")
+    runtime("graphs.callers").load_library(path, path, "inductor_entry_cpp")
 compilers = [name for name in sys.modules if name.startswith(("triton", "torch._inductor"))]
 print(torch.cuda.is_initialized(), compilers)
 """

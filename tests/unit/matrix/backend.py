@@ -115,7 +115,7 @@ def wheel_files(python, torch, tag):
     info = "kiosk-1.0.dist-info"
     return {
         "kiosk/__init__.py": "",
-        "kiosk/_precompiled/cells.py": "",
+        "kiosk/_precompiled/loading/cells.py": "",
         "kiosk/_precompiled/bundle/manifest.json": json.dumps(manifest),
         **{f"kiosk/_precompiled/bundle/{name}": text for name, text in libraries.items()},
         f"{info}/METADATA": (

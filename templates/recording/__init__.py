@@ -1,0 +1,3 @@
+"""What calls look like, written to a file for `hatch-precompile suggest`."""
+
+WHOLE = True

@@ -1,0 +1,3 @@
+"""Private names of torch's, but for those that a graph needs around it."""
+
+WHOLE = True
