@@ -6,18 +6,17 @@ import errno
 import os
 import sys
 
-from .errors import IMPORTED
-
 __all__ = ["advice_on"]
 
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _RIGHTS = (errno.EACCES, errno.EPERM)
 
 
-def advice_on(path: str, error: BaseException | None = None) -> str:
+def advice_on(path: str, imported: float, error: BaseException | None = None) -> str:
     """What to do, by the cause that can be seen.
 
-    path: of the file; error: what opening it raised, or None where its content is not what was built.
+    path: of the file; imported: when this process imported the package, as `time.time()` has it; error: what
+    opening the file raised, or None where its content is not what was built.
     """
     code = getattr(error, "errno", None)
     if code in _LIMITS or isinstance(error, MemoryError):
@@ -30,7 +29,7 @@ def advice_on(path: str, error: BaseException | None = None) -> str:
         return f"freeze the program with all files of the folder {folder}, its libraries too"
     if code in _RIGHTS:
         return "let this process read it"
-    if _changed_since_import(path):
+    if _changed_since(imported, path):
         return "the package was replaced or removed after this process had imported it: restart the process"
     if error is None and path.endswith(".so"):
         return "install the wheel as it was built: a tool such as strip or patchelf may have changed the file"
@@ -45,13 +44,13 @@ def _archive_around(path: str) -> str:
     return folder if os.path.isfile(folder) else ""
 
 
-def _changed_since_import(path: str) -> bool:
+def _changed_since(imported: float, path: str) -> bool:
     """Whether the file, or where it is missing the nearest folder there is, was written since then. What the
     file system says of that time is not exact: a file must be newer by more than that."""
     while path and not os.path.lexists(path):
         path = os.path.dirname(path)
     try:
-        return os.stat(path).st_ctime > IMPORTED + _CLOCK
+        return os.stat(path).st_ctime > imported + _CLOCK
     except OSError:
         return False
 

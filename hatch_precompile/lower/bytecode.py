@@ -160,7 +160,7 @@ def _is_of_warnings(value: Any) -> bool:
 
 
 def _only_native_helpers(code: CodeType, module_name: str) -> bool:
-    native = vars(runtime("loading.entries").DynamoHelpers)
+    native = vars(runtime("loading.helpers").DynamoHelpers)
     instructions = list(dis.get_instructions(code))
     for instruction, following in itertools.pairwise(instructions):
         loads_module = instruction.opname == "LOAD_GLOBAL" and instruction.argval == module_name

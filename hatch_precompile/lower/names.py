@@ -145,7 +145,7 @@ class Namer:
         """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""
         for module, steps in self._candidates(value, node):
             if not self._is_injected(module, steps) and self._leads_to(module, steps, value):
-                return ["ref", module, steps, runtime("values.constants").likeness(value)]
+                return ["ref", module, steps, runtime("values.references").likeness(value)]
         source = node.source if node is not None else ""
         raise Unsupported(
             f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "
@@ -204,7 +204,7 @@ class Namer:
             for module, steps in self._own_names(backward[0]):
                 yield module, (*steps, ("a", backward[1]))
         # It is named where it is from, whatever the class that it was read from.
-        if is_a(value, *runtime("values.constants").DESCRIPTORS):
+        if is_a(value, *runtime("values.references").DESCRIPTORS):
             for module, steps in self._own_names(value.__objclass__):
                 yield module, (*steps, ("d", value.__name__))
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.

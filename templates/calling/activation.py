@@ -6,7 +6,6 @@ an import reads a module as a whole.
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 from _thread import get_ident
@@ -15,20 +14,21 @@ from contextlib import suppress
 from itertools import count
 from operator import is_
 from sys import _getframe as frame_of
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import check_parts, raised_by_signal, unfit
-from ..installing.installation import is_in_the_middle, unanswered
+from ..errors import PrecompileError, check_parts, raised_by_signal, unfit
+from ..imports import is_in_the_middle
 from ..torch_internals import torch_frames
+from ..torch_internals.torch_frames import busy, eval_frame_callback, is_compiling, tracing_state
 from ..values.references import CODE_CONSTANT, Stale, check, function_with, original, resolve
 from .prologue import is_simple, with_constants, with_prologue
 
 if TYPE_CHECKING:
-    from ..installing.installation import Installation
+    from ..installation import Installation
     from ..loading.entries import Entry
 
-__all__ = ["CELLS", "Entrypoint", "Frame", "Site", "current", "same_cells"]
+__all__ = ["CELLS", "Entrypoint", "Frame", "Site", "current", "same_cells", "unanswered"]
 
 
 class _Current(threading.local):
@@ -95,6 +95,7 @@ class Frame:
     def activate(self, function: FunctionType) -> None:
         """Give a function of this code its prologue."""
         site = Site(self, function.__code__, function)
+        site.call_at_start(dispatcher(site))
         if original(site.body) is not site.body:
             site.share_with(self.installation.frames)
         self.sites.append(site)
@@ -107,6 +108,7 @@ class Frame:
         outer = _function(resolve(module, steps[: split - 1]))
         path = [key for _, key in steps[split:]]
         site = Site(self, self.code, None)
+        site.call_at_start(dispatcher(site))
         self.sites.append(site)
         site.undo = _replace_constant(outer, path, site.code)
 
@@ -114,7 +116,9 @@ class Frame:
         """The code to make a resume function of, with this frame's entries."""
         if not self.sites:
             self.code, self.globals = code, module_globals
-            self.sites.append(Site(self, code, None))
+            site = Site(self, code, None)
+            site.call_at_start(dispatcher(site))
+            self.sites.append(site)
         return self.sites[0].code
 
     def retire(self) -> None:
@@ -136,7 +140,7 @@ class Frame:
         try:
             with installation.lock:  # a fork waits until all of it is in
                 try:
-                    found = importlib.import_module(".serving", __package__)
+                    found = installation.import_serving()
                     if is_in_the_middle(found):
                         return _Coming
                     check_parts()
@@ -185,13 +189,15 @@ class Site:
         except ValueError as error:
             raise Stale(str(error)) from None
         torch_frames.leave_untraced_code(self.code)
+        self.undo: Callable[[], None] | None = None
+
+    def call_at_start(self, dispatch: Dispatcher) -> None:
+        """Have the prologue call this. Raises Stale where it would not find it."""
         # Not among the module's own names: a copy of the function may have others, or be sent elsewhere.
         try:
-            self.builtins[self.name] = self._dispatcher()
+            self.builtins[self.name] = dispatch
         except TypeError as error:  # a mapping that cannot be changed
             raise Stale(f"nothing can be added to its builtins ({error})") from None
-
-        self.undo: Callable[[], None] | None = None
 
     def share_with(self, frames: list[Frame]) -> None:
         """Take note of what has a prologue of the same function already."""
@@ -210,71 +216,83 @@ class Site:
         self.runs.clear()
         self.inner, self.outer = [], []
 
-    def _dispatcher(self) -> Callable[[dict[str, Any]], Callable[..., Any] | None]:
-        """The function that the prologue calls: arguments in, what serves the call out, or None."""
-        frame, site, runs = self.frame, self, self.runs
-        is_compiling = torch_frames.is_compiling
-        busy = torch_frames.busy
-        hook = torch_frames.eval_frame_callback
-        tracing, followed = torch_frames.tracing_state, _what_is_followed()
-        simple = is_simple(self.body)
-        names = self.body.co_freevars
-        serving, installation = frame.serving, frame.installation
-        closure, own_globals, own_code = self.closure, self.globals, self.code
-        depth = 1 if installation.recorder is None else installation.recorder.depth
 
-        def dispatch(frame_locals: dict[str, Any]) -> Callable[..., Any] | None:
-            if is_compiling():
-                return None  # dynamo is tracing through this: it goes on with the body
-            if busy and get_ident() in busy:
-                return None  # what loads an entry, or explains a miss, calls
-            hooked = hook()
-            if hooked is None and not frame.served and not frame.is_inside():
-                return None
-            if tracing() is not None:
-                return None  # guards would be recorded, and warned about
-            if hooked is None and followed() is not None:
-                return None  # lines of the body are waited for
-            caller = frame_of(depth)
-            cells = tuple(map(frame_locals.pop, names)) if names else None
-            if caller.f_globals is not own_globals or (
-                closure is not None and not same_cells(closure, cells)
-            ):
-                # A function was made of this one's code: guards and entry know other variables.
-                return serving().copied(site, caller.f_globals, cells, frame_locals, hooked)
-            if caller.f_code is not own_code and not serving().is_in(site, caller.f_code):
-                return None  # somebody has rewritten it
-            if cells is not None:
-                _fill_in(frame_locals, names, cells)
-            if hooked is not None:
-                return serving().under_compile(site, frame_locals, hooked)
-            all_refuse, entries = frame.loaded, frame.latest
-            try:
-                for entry in entries:
-                    guard = entry.guard
-                    if guard(frame_locals):
-                        if guard is entry.stub:
-                            all_refuse = False
-                            break
-                        if entry is not entries[0]:
-                            # The next call is likely to be of this kind; dynamo does so, too. A new list:
-                            # threads go through the one that they have.
-                            frame.latest = [entry, *(other for other in entries if other is not entry)]
-                        if simple and (run := runs.get(entry)) is not None:
-                            return run
-                        return (installation.serving or serving()).runner(site, entry, frame_locals)
-            except Exception as error:
-                all_refuse = False
-                if not serving().is_refusal(error, guard, frame_locals):
-                    raise
-            if all_refuse:
-                return (installation.serving or serving()).missed(site, frame_locals)
-            # One is not loaded, or a guard did not come to its end.
-            return serving().serve(site, frame_locals)
+def dispatcher(site: Site) -> Dispatcher:
+    """What the prologue of a function with entries calls: arguments in, what serves the call out, or None for
+    the function's body."""
+    frame, runs, simple, names = site.frame, site.runs, is_simple(site.body), site.body.co_freevars
+    closure, own_globals, own_code = site.closure, site.globals, site.code
 
-        torch_frames.leave_untraced(dispatch, below=False)
-        recorder = installation.recorder
-        return dispatch if recorder is None else recorder.watching(frame, dispatch)
+    def dispatch(frame_locals: dict[str, Any], caller: FrameType | None = None) -> Callable[..., Any] | None:
+        if is_compiling():
+            return None  # dynamo is tracing through this: it goes on with the body
+        if busy and get_ident() in busy:
+            return None  # what loads an entry, or explains a miss, calls
+        hooked = eval_frame_callback()
+        if hooked is None and not frame.served and not frame.is_inside():
+            return None
+        if tracing_state() is not None:
+            return None  # guards would be recorded, and warned about
+        if hooked is None and followed() is not None:
+            return None  # lines of the body are waited for
+        if caller is None:
+            caller = frame_of(1)
+        cells = tuple(map(frame_locals.pop, names)) if names else None
+        if caller.f_globals is not own_globals or (closure is not None and not same_cells(closure, cells)):
+            # A function was made of this one's code: guards and entry know other variables.
+            return frame.serving().copied(site, caller.f_globals, cells, frame_locals, hooked)
+        if caller.f_code is not own_code and not frame.serving().is_in(site, caller.f_code):
+            return None  # somebody has rewritten it
+        if cells is not None:
+            _fill_in(frame_locals, names, cells)
+        if hooked is not None:
+            return frame.serving().under_compile(site, frame_locals, hooked)
+        all_refuse, entries = frame.loaded, frame.latest
+        try:
+            for entry in entries:
+                guard = entry.guard
+                if guard(frame_locals):
+                    if guard is entry.stub:
+                        all_refuse = False
+                        break
+                    if entry is not entries[0]:
+                        # The next call is likely to be of this kind; dynamo does so, too. A new list:
+                        # threads go through the one that they have.
+                        frame.latest = [entry, *(other for other in entries if other is not entry)]
+                    if simple and (run := runs.get(entry)) is not None:
+                        return run
+                    return frame.serving().runner(site, entry, frame_locals)
+        except Exception as error:
+            all_refuse = False
+            if not frame.serving().is_refusal(error, guard, frame_locals):
+                raise
+        if all_refuse:
+            return frame.serving().missed(site, frame_locals)
+        # One is not loaded, or a guard did not come to its end.
+        return frame.serving().serve(site, frame_locals)
+
+    torch_frames.leave_untraced(dispatch, below=False)
+    recorder = frame.installation.recorder
+    return dispatch if recorder is None else recorder.watching(frame, dispatch)
+
+
+def dispatcher_of_skipped(site: Site, entrypoint: Entrypoint) -> Dispatcher:
+    """The same for a target of which nothing was compiled: it runs as it is, and what it calls is served."""
+    frame, names, closure = site.frame, site.body.co_freevars, site.closure or ()
+
+    def dispatch(frame_locals: dict[str, Any]) -> Callable[..., Any] | None:
+        if is_compiling() or (busy and get_ident() in busy):
+            return None
+        caller, hooked = frame_of(1), eval_frame_callback()
+        cells = tuple(map(frame_locals.pop, names))
+        if caller.f_globals is not site.globals or not same_cells(closure, cells):
+            return frame.serving().copied(site, caller.f_globals, cells or None, frame_locals, hooked)
+        if caller.f_code is not site.code and not frame.serving().is_in(site, caller.f_code):
+            return None
+        return frame.serving().skipped(site, entrypoint, frame_locals, hooked)
+
+    torch_frames.leave_untraced(dispatch, below=False)
+    return dispatch
 
 
 def _what_is_followed() -> Callable[[], Any]:
@@ -294,6 +312,8 @@ def _what_is_followed() -> Callable[[], Any]:
     return followed
 
 
+followed = _what_is_followed()
+
 _numbers = count()
 
 # Code that does nothing.
@@ -301,6 +321,16 @@ _NOTHING = (lambda: None).__code__
 
 # The cells of free variables among the locals of a frame; no name of a variable.
 CELLS = "<cells>"
+
+# What a prologue calls with the arguments and cells of a call.
+Dispatcher = Callable[[dict[str, Any]], Callable[..., Any] | None]
+
+
+def unanswered(site: Site, frame_locals: dict[str, Any], *, under_compile: bool) -> None:
+    """A miss that nobody can explain. Raises PrecompileError with on-miss = "error"."""
+    for owner in site.frame.owners:
+        if owner.on_miss == "error":
+            raise PrecompileError(f"{owner.name} serves no call: its package is damaged, or gone")
 
 
 class _Gone:
@@ -315,6 +345,8 @@ class _Gone:
     @staticmethod
     def copied(*_: Any) -> None:
         return None
+
+    skipped = copied
 
     @staticmethod
     def is_in(*_: Any) -> bool:
@@ -450,10 +482,8 @@ class Entrypoint:
         """Of the target itself nothing was compiled: it runs as it is, and what it calls is served."""
         function = self.function()
         if type(function) is FunctionType:
-            from .serving import SkippedSite
-
-            site = SkippedSite(self.frames[0], function.__code__, function)
-            site.entrypoint = self
+            site = Site(self.frames[0], function.__code__, function)
+            site.call_at_start(dispatcher_of_skipped(site, self))
             function.__code__ = site.code
             self._skipped = site
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..errors import PrecompileError, raised_by_signal, warn
-from ..installing.installation import whole
+from ..errors import PrecompileError, warn
 from ..torch_internals import torch_private
 from ..values.static_lookup import mro_of
 from .activation import current
@@ -18,7 +17,7 @@ from .serving import call_of, jitted
 if TYPE_CHECKING:
     from .activation import Entrypoint, Frame, Site
 
-__all__ = ["UNSERVED", "answer", "frames_asked", "owners_of", "why"]
+__all__ = ["UNSERVED", "answer", "frames_asked", "owners_of"]
 
 # Read once, as torch does.
 _LOGGED = "recompiles" in os.environ.get("TORCH_LOGS", "")
@@ -68,7 +67,7 @@ def _answer(
         owner.misses[frame] = owner.misses.get(frame, 0) + 1
     log = frame.installation.log
     if log is None and _LOGGED:
-        log = whole("explaining.reporting").torchs_log(frame.installation.package)
+        log = frame.installation.torchs_log()
     if log is not None:
         log.miss(frame, frame_locals, owners)
     strict = frame.installation.mode == "strict"
@@ -150,7 +149,7 @@ def _tell_unserved(owners: Sequence[Entrypoint], frame: Frame, frame_locals: dic
         return
     if any(owner.name in frame.installation.left_out for owner in own):
         return
-    report = why(frame, frame_locals)
+    report = frame.installation.why(frame, frame_locals)
     advice = f"; {report['remedy']}" if report["remedy"] else ""
     names = ", ".join(owner.name for owner in own)
     warn(
@@ -160,20 +159,8 @@ def _tell_unserved(owners: Sequence[Entrypoint], frame: Frame, frame_locals: dic
     )
 
 
-def why(frame: Frame, frame_locals: dict[str, Any]) -> dict[str, Any]:
-    """The report on a miss (see `explain` in the package). Never raises: the call itself is none of this."""
-    try:
-        report: dict[str, Any] = whole("explaining.explanation").nearest(frame, frame_locals)
-        return report
-    except Exception as error:  # the package is gone, say
-        if raised_by_signal(error):
-            raise
-        reason = f"it cannot be said why ({type(error).__name__}: {error})"
-        return {"entry": None, "check": None, "reason": reason, "remedy": None}
-
-
 def _refuse(entrypoint: Entrypoint, frame: Frame, frame_locals: dict[str, Any]) -> NoReturn:
-    report = why(frame, frame_locals)
+    report = frame.installation.why(frame, frame_locals)
     told = f"{report['reason']}; {report['remedy']}" if report["remedy"] else str(report["reason"])
     left_out = entrypoint.installation.left_out.get(entrypoint.name, ())
     raise PrecompileError(

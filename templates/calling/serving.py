@@ -5,26 +5,24 @@ It comes in with the first call of a compiled function: an import has no use for
 
 from __future__ import annotations
 
-from _thread import get_ident
 from collections.abc import Callable
 from functools import partial
-from sys import _getframe as frame_of
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import raised_by_signal
+from ..graphs.callers import GraphFailed
 from ..loading.entries import heads
 from ..torch_internals import torch_private
 from ..values.references import original
-from .activation import CELLS, Site, current, same_cells
+from .activation import CELLS, current
 from .prologue import arguments_of, is_simple, with_prologue
 
 if TYPE_CHECKING:
     from ..loading.entries import Entry
-    from .activation import Entrypoint, Frame
+    from .activation import Entrypoint, Frame, Site
 
 __all__ = [
-    "SkippedSite",
     "call_of",
     "copied",
     "enclosing",
@@ -35,6 +33,7 @@ __all__ = [
     "missed",
     "runner",
     "serve",
+    "skipped",
     "under_compile",
 ]
 
@@ -166,11 +165,42 @@ def missed(
 def runner(site: Site, entry: Entry, frame_locals: dict[str, Any]) -> Callable[..., Any]:
     """What runs an entry's bytecode in the place of a site's body."""
     if site.by_cells:
-        return call_of(site, entry.runner(site, _cells(site, frame_locals)), frame_locals)
+        return call_of(site, _run(entry, site, _cells(site, frame_locals)), frame_locals)
     run = site.runs.get(entry)
     if run is None:
-        run = site.runs[entry] = entry.runner(site, site.closure)
+        run = site.runs[entry] = _run(entry, site, site.closure)
     return call_of(site, run, frame_locals)
+
+
+def _run(entry: Entry, site: Site, closure: tuple[Any, ...] | None) -> Callable[..., Any]:
+    """What a call of the site runs in the place of its body.
+
+    Where a graph fails, nothing has happened yet, unless it changes its inputs: the body runs instead,
+    and raises what it raises.
+    """
+    compiled = FunctionType(entry.code, site.globals, entry.code.co_name, None, closure)
+    owner = next((owner for owner in entry.frame.owners if owner.calls_others), None)
+    call = compiled if owner is None else enclosing(owner, compiled)
+    if not entry.record["graphs"]:
+        return call
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except GraphFailed as error:
+            # Not the error itself: this frame, which has the inputs, is in its traceback.
+            instead = None if error.rerun else error.instead
+        if instead is not None:
+            try:
+                raise instead
+            finally:
+                del instead
+        with torch_private.without_compiling():
+            return eager(site, by_cells)(*args, **kwargs)
+
+    by_cells = {CELLS: closure} if site.by_cells else None
+    torch_private.leave_untraced(run, below=False)
+    return run
 
 
 def eager(site: Site, frame_locals: dict[str, Any] | None = None) -> FunctionType:
@@ -260,35 +290,16 @@ def _is_made_of(code: CodeType, inner: CodeType) -> bool:
 # -- targets that were skipped -------------------------------------------------------------------
 
 
-class SkippedSite(Site):
-    """A target of which nothing was compiled: it runs as it is, and what it calls is served."""
-
-    entrypoint: Entrypoint
-
-    def _dispatcher(self) -> Callable[[dict[str, Any]], Callable[..., Any] | None]:
-        is_compiling, hook = torch_private.is_compiling, torch_private.eval_frame_callback
-        names, closure = self.body.co_freevars, self.closure or ()
-
-        def dispatch(frame_locals: dict[str, Any]) -> Callable[..., Any] | None:
-            if is_compiling() or (torch_private.busy and get_ident() in torch_private.busy):
-                return None
-            caller, hooked = frame_of(1), hook()
-            cells = tuple(map(frame_locals.pop, names))
-            if caller.f_globals is not self.globals or not same_cells(closure, cells):
-                return copied(self, caller.f_globals, cells or None, frame_locals, hooked)
-            if caller.f_code is not self.code and not is_in(self, caller.f_code):
-                return None
-            torch_private.set_eval_frame(None)
-            try:
-                run: Callable[..., Any] = eager(self)
-                if hooked is None:
-                    run = enclosing(self.entrypoint, run)
-                return call_of(self, run, frame_locals)
-            finally:
-                torch_private.set_eval_frame(hooked)
-
-        torch_private.leave_untraced(dispatch, below=False)
-        return dispatch
+def skipped(
+    site: Site, entrypoint: Entrypoint, frame_locals: dict[str, Any], hooked: Any
+) -> Callable[..., Any]:
+    """What runs in the place of a target of which nothing was compiled, so that what it calls is served."""
+    torch_private.set_eval_frame(None)
+    try:
+        run: Callable[..., Any] = eager(site)
+        return call_of(site, enclosing(entrypoint, run) if hooked is None else run, frame_locals)
+    finally:
+        torch_private.set_eval_frame(hooked)
 
 
 def enclosing(entrypoint: Entrypoint, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -313,7 +324,7 @@ class _Enclosed:
             now.inside = outer
 
 
-for _function in (under_compile, copied, _Enclosed.call):
+for _function in (under_compile, copied, skipped, _Enclosed.call):
     torch_private.leave_untraced(_function, below=False)
 torch_private.leave_untraced(is_in, below=True)
 

@@ -23,8 +23,9 @@ from .refusal import Check, Stop, first_failure
 
 if TYPE_CHECKING:
     from ..calling.activation import Frame
-    from ..installing.installation import Installation
-    from ..loading.entries import Beside, Entry
+    from ..installation import Installation
+    from ..loading.entries import Entry
+    from ..loading.guards import Beside
 
 __all__ = ["explain_call", "nearest"]
 

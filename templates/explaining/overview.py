@@ -8,7 +8,7 @@ from ..errors import Unfit, unfit
 from ..loading.manifest import cell_name
 
 if TYPE_CHECKING:
-    from ..installing.installation import Installation
+    from ..installation import Installation
 
 __all__ = ["status_of"]
 

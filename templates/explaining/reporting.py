@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..installing.installation import whole
-
 if TYPE_CHECKING:
     from ..calling.activation import Entrypoint, Frame
 
@@ -93,7 +91,7 @@ class Log:
         if held is None:
             return
         entrypoint = _names(owners)
-        report = whole("calling.misses").why(frame, frame_locals)
+        report = frame.installation.why(frame, frame_locals)
         text = f"miss of {entrypoint}: {report['reason']}"
         if report["remedy"]:
             text += f"; {report['remedy']}"

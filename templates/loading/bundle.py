@@ -79,8 +79,9 @@ class Bundle:
     @staticmethod
     def _damaged(text: str, path: str, error: BaseException | None = None) -> Damaged:
         from ..causes import advice_on
+        from ..errors import IMPORTED
 
-        return Damaged(text, advice_on(path, error))
+        return Damaged(text, advice_on(path, IMPORTED, error))
 
     def _path(self, name: str) -> str:
         if self._by_content:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import marshal
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
-from types import CellType, CodeType, FunctionType, SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ..calling.activation import CELLS
 from ..dependencies.inputs import check_inputs
-from ..errors import raised_by_signal
+from ..errors import check_parts, raised_by_signal
 from ..graphs import callers
 from ..torch_internals import torch_private
 from ..values.constants import decode
 from ..values.references import COMPILED, Stale, Unimported
 from .bundle import Bundle, with_file
+from .guards import Announced, Beside, guard_namespace, native_guard, prepare_guard
 
 if TYPE_CHECKING:
-    from ..calling.activation import Frame, Site
+    from ..calling.activation import Frame
 
-__all__ = ["Beside", "Entry", "heads", "native_after", "native_guard", "prepare_guard"]
+__all__ = ["Entry", "heads", "native_after"]
 
 _native_after = 10
 
@@ -83,7 +80,7 @@ class Entry:
             _import(module)
         self.code = with_file(code, frame.code.co_filename, constants, COMPILED)
         torch_private.leave_untraced_code(self.code)
-        self.stub = FunctionType(stub, torch_private.guard_namespace(), "guard")
+        self.stub = FunctionType(stub, guard_namespace(), "guard")
         self.guard: Callable[[dict[str, Any]], bool] = self.stub
         self.readable = self.stub
 
@@ -124,8 +121,8 @@ class Entry:
     def _load(self, data: dict[str, Any]) -> None:
         check_inputs(data["inputs"])
         log = self.frame.installation.log
-        stands_in = self if log is None else _Announced(self, log)
-        namespace = torch_private.guard_namespace()
+        stands_in = self if log is None else Announced(self, log)
+        namespace = guard_namespace()
         code = prepare_guard(namespace, data, self.frame.globals, stands_in)
         names = {name: self._global(spec) for name, spec in data["globals"].items()}
         self.frame.globals.update(names)
@@ -140,7 +137,7 @@ class Entry:
         if self.ready:
             return Beside(self.readable.__code__, {**self.readable.__globals__}, self.state)
         data = marshal.loads(self._bundle.read(self.record["data"]))
-        namespace, made = torch_private.guard_namespace(), SimpleNamespace()
+        namespace, made = guard_namespace(), SimpleNamespace()
         try:
             # einops need not be called for it.
             check_inputs(record for record in data["inputs"] if record[0] != "prepared")
@@ -180,38 +177,6 @@ class Entry:
                     raise
                 installation.tell(f"the guards of {self.frame.record['qualname']} run as Python", error)
 
-    def runner(self, site: Site, closure: tuple[Any, ...] | None) -> Callable[..., Any]:
-        """What a call of the site runs in the place of its body.
-
-        Where a graph fails, nothing has happened yet, unless it changes its inputs: the body runs instead,
-        and raises what it raises.
-        """
-        from ..calling.serving import eager, enclosing  # which has imported this module
-
-        compiled = FunctionType(self.code, site.globals, self.code.co_name, None, closure)
-        owner = next((owner for owner in self.frame.owners if owner.calls_others), None)
-        call = compiled if owner is None else enclosing(owner, compiled)
-        if not self.record["graphs"]:
-            return call
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return call(*args, **kwargs)
-            except callers.GraphFailed as error:
-                # Not the error itself: this frame, which has the inputs, is in its traceback.
-                instead = None if error.rerun else error.instead
-            if instead is not None:
-                try:
-                    raise instead
-                finally:
-                    del instead
-            with torch_private.without_compiling():
-                return eager(site, by_cells)(*args, **kwargs)
-
-        by_cells = {CELLS: closure} if site.by_cells else None
-        torch_private.leave_untraced(run, below=False)
-        return run
-
     def _global(self, spec: Any) -> Any:
         kind, value = spec
         if kind in ("graph", "plain graph"):
@@ -223,12 +188,14 @@ class Entry:
         if kind == "warnings":
             from .places import Warnings
 
+            check_parts()
             names = self.frame.globals
             return Warnings(lambda: decode(value[1]) if value[0] == "constant" else names[value[1]])
-        if kind == "helpers":
-            return DynamoHelpers(value)
-        if kind == "random":
-            return _drawing(decode(value))
+        if kind in ("helpers", "random"):
+            from .helpers import DynamoHelpers, drawing
+
+            check_parts()
+            return DynamoHelpers(value) if kind == "helpers" else drawing(decode(value))
         return decode(value)
 
     def words(self) -> Any:
@@ -267,164 +234,6 @@ class Entry:
         self.ready = False
         self.guard = _never
         self.readable = self.stub  # the other has the entry among its globals
-
-
-def native_guard(make: Callable[..., Any], namespace: dict[str, Any], native: Any) -> Callable[..., bool]:
-    """The guard that a library makes of what a readable one finds in its namespace."""
-    number, names, values = native
-    # A dict finds the very string that is its key without comparing text.
-    kept = (sys.intern(value) if type(value) is str else value for value in values)
-    guard: Callable[..., bool] = make(number, (*(_named(namespace, name) for name in names), *kept))
-    return guard
-
-
-def _named(namespace: dict[str, Any], dotted: str) -> Any:
-    name, *attributes = dotted.split(".")
-    value = namespace[name] if name in namespace else getattr(builtins, name)
-    for attribute in attributes:
-        value = getattr(value, attribute)
-    return value
-
-
-class Beside:
-    """A guard function that counts no hits of its entry."""
-
-    def __init__(self, code: CodeType, namespace: dict[str, Any], state: torch_private.StateGuard) -> None:
-        self.state = state
-        self.guard: Callable[[dict[str, Any]], bool] = FunctionType(code, namespace, "guard")
-        namespace["entry"] = SimpleNamespace(state=state, hits=0)
-
-
-class _Announced:
-    """Stands in for an entry in its guard function: the first hit is logged, each is counted."""
-
-    def __init__(self, entry: Entry, log: Any) -> None:
-        self._entry = entry
-        self._log = log
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._entry, name)
-
-    @property
-    def hits(self) -> int:
-        return self._entry.hits
-
-    @hits.setter
-    def hits(self, value: int) -> None:
-        if self._entry.hits == 0:
-            frame = self._entry.frame
-            self._log.hit(frame, frame.entries.index(self._entry))
-        self._entry.hits = value
-
-    @property
-    def state(self) -> Any:
-        return self._entry.state
-
-    @state.setter
-    def state(self, value: Any) -> None:
-        self._entry.state = value
-
-
-def prepare_guard(
-    namespace: dict[str, Any], data: dict[str, Any], frame_globals: dict[str, Any], entry: Any
-) -> CodeType:
-    """Fill a guard function's globals from an entry's data, and return its code; `entry` gets its `state`.
-
-    Raises Stale where something it compares with cannot be found, Refused where it cannot be made.
-    """
-    entry.state = torch_private.StateGuard(data["state"])
-    namespace.update(entry=entry, state=entry.state, G=frame_globals)
-    namespace.update({f"c{i}": decode(constant) for i, constant in enumerate(data["constants"])})
-    with torch_private.dispatching_as(*data["dispatch"]):
-        for index, group in enumerate(data["tensors"]):
-            namespace[f"T{index}"] = torch_private.tensor_guards(group)
-    *parts, code = data["guard"]
-    if parts:
-        _add_parts(namespace, parts)
-    whole: CodeType = code
-    return whole
-
-
-def _add_parts(namespace: dict[str, Any], parts: list[CodeType]) -> None:
-    """Put the functions that have a guard's repeated checks into its namespace; each may call later ones.
-
-    None is among its own globals: what goes round in a circle waits for Python's collector.
-    """
-    found = {**namespace}
-    made: dict[str, FunctionType] = {}
-    for part in reversed(parts):
-        called = {name: made[name] for name in part.co_names if name in made}
-        made[part.co_name] = FunctionType(part, {**found, **called} if called else found, part.co_name)
-    namespace.update(made)
-
-
-class DynamoHelpers:
-    """The helpers of torch._dynamo.utils that bytecode calls, without dynamo: torch 2.13 to 2.15.
-
-    Any other helper is the real one: asking for it imports torch._dynamo, then and only then.
-    """
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    dict_getitem = staticmethod(dict.__getitem__)
-    iter_next = staticmethod(next)
-    list_getitem = staticmethod(list.__getitem__)
-    object_new = staticmethod(object.__new__)
-
-    call_size = staticmethod(torch_private.Tensor.size)
-    call_stride = staticmethod(torch_private.Tensor.stride)
-    call_storage_offset = staticmethod(torch_private.Tensor.storage_offset)
-
-    @staticmethod
-    def dict_keys_getitem(table: dict[Any, Any], position: int) -> Any:
-        return next(islice(dict.keys(table), position, None))
-
-    @staticmethod
-    def make_cell(content: Any = None) -> CellType:
-        return CellType(content)
-
-    @staticmethod
-    def object_setattr_ignore_descriptor(value: Any, name: str, attribute: Any) -> None:
-        _attributes(value)[name] = attribute
-
-    @staticmethod
-    def object_delattr_ignore_descriptor(value: Any, name: str) -> None:
-        del _attributes(value)[name]
-
-    @staticmethod
-    def to_subclass(tensor: Any, cls: type) -> Any:
-        return tensor.as_subclass(cls)
-
-    @staticmethod
-    def tuple_iterator_getitem(iterator: Any, position: int) -> Any:
-        _, (elements,), start = iterator.__reduce__()
-        return elements[start + position]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._module), name)
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """The dict of an object, whatever its class does with attributes."""
-    kind = threading.local if issubclass(type(value), threading.local) else object
-    found: dict[str, Any] = kind.__getattribute__(value, "__dict__")
-    return found
-
-
-for _helper in (_attributes, *(getattr(DynamoHelpers, name) for name in vars(DynamoHelpers))):
-    if isinstance(_helper, FunctionType) and not _helper.__name__.startswith("__"):
-        torch_private.leave_untraced(_helper, below=True)
-
-
-def _drawing(calls: list[Any]) -> Callable[[], list[Any]]:
-    """What makes a frame's calls of Python's `random`, each (function, arguments, keywords)."""
-
-    def draw() -> list[Any]:
-        return [function(*args, **keywords) for function, args, keywords in calls]
-
-    torch_private.leave_untraced(draw, below=True)
-    return draw
 
 
 def _import(module: str) -> None:

@@ -77,10 +77,11 @@ def read_bundle(path: str) -> bytes:
         if raised_by_signal(error):
             raise
         from ..causes import advice_on
+        from ..errors import IMPORTED
 
         kind = Missing if isinstance(error, FileNotFoundError) else Unfit
         reason = getattr(error, "strerror", None) or error
-        raise kind(f"{path} cannot be read ({reason}); {advice_on(path, error)}") from None
+        raise kind(f"{path} cannot be read ({reason}); {advice_on(path, IMPORTED, error)}") from None
 
 
 def read_file(path: str) -> bytes:

@@ -16,6 +16,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Sequence
+from sys import _getframe as frame_of
 from typing import TYPE_CHECKING, Any
 
 from ..errors import raised_by_signal, warn
@@ -82,11 +83,6 @@ class Recorder:
             return ()
         return frames_asked(site, under_compile=under_compile)
 
-    @property
-    def depth(self) -> int:
-        """Frames from a dispatcher to the function that is called."""
-        return 2 if self.hits_too else 1
-
     def watching(self, frame: Frame, dispatch: Callable[..., Any]) -> Callable[..., Any]:
         """The dispatcher of a function, which records hits as well where they are asked for."""
         if not self.hits_too:
@@ -100,7 +96,7 @@ class Recorder:
             if is_compiling():
                 return None
             missed.now = False
-            found: Callable[..., Any] | None = dispatch(frame_locals)
+            found: Callable[..., Any] | None = dispatch(frame_locals, frame_of(1))
             if found is not None and not missed.now:
                 hooked = set_eval_frame(None)
                 try:

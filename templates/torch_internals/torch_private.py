@@ -8,10 +8,8 @@ torch._inductor. tests/torch_internals fails first when one of them changes.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -25,8 +23,7 @@ from torch._C._dynamo import eval_frame as _eval_frame
 from torch._C._dynamo import guards as _guards
 
 from ..errors import raised_by_signal
-from ..values.constants import alike, decode
-from ..values.references import original, unwrap
+from ..values.constants import decode
 from .torch_frames import (
     at_work,
     busy,
@@ -51,7 +48,6 @@ __all__ = [
     "dispatching_as",
     "eval_frame_callback",
     "filters_for_onednn",
-    "guard_namespace",
     "is_compiling",
     "is_traced_symbolically",
     "leave_untraced",
@@ -61,8 +57,8 @@ __all__ = [
     "packed_for_onednn",
     "pytree_children",
     "recompiles_log",
+    "saved_tensors_hooks",
     "set_eval_frame",
-    "settings_of",
     "tensor_guards",
     "tracing_state",
     "without_compiling",
@@ -99,6 +95,7 @@ def recompiles_log(package: str) -> Any:
 
 
 function_modes = torch._C._len_torch_function_stack
+saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 without_subclass_functions = torch._C.DisableTorchFunctionSubclass
 without_torch_function = torch._C.DisableTorchFunction
 
@@ -125,26 +122,6 @@ def filters_for_onednn(weight: torch.Tensor, padding: list[int], sizes: list[int
     ones = [1, 1]
     packed: torch.Tensor = torch.ops.mkldnn._reorder_convolution_weight(weight, padding, ones, ones, 1, sizes)
     return packed
-
-
-# Of torch's context managers, which dynamo knows by identity, what tells one from another.
-_SETTINGS = {
-    "autocast": ("device", "fast_dtype", "_enabled", "_cache_enabled"),
-    "set_grad_enabled": ("mode",),
-    "inference_mode": ("mode",),
-}
-
-
-def settings_of(value: Any) -> str:
-    """What one of torch's objects is set to, in words; "" where that is not known. A member of an enumeration
-    in C++ is one."""
-    cls = type(value)
-    if type(cls).__name__ == "pybind11_type" and hasattr(cls, "__members__"):
-        return f"a {cls.__module__}.{cls.__qualname__} {value.name}"
-    for base in cls.__mro__:
-        if base.__name__ in _SETTINGS and base.__module__.startswith("torch."):
-            return f"{base.__name__} {[str(getattr(value, name)) for name in _SETTINGS[base.__name__]]}"
-    return ""
 
 
 def after_optimizer_steps(name: str, action: Callable[[Any], None] | None) -> None:
@@ -190,11 +167,6 @@ class StateGuard:
     def reason(self) -> str:
         """What differs, in dynamo's words."""
         return str(self._guard().reason())
-
-
-def _passed(_locals: dict[str, Any]) -> bool:
-    """What the stub of an entry ends with: the rest has to be loaded."""
-    return True
 
 
 def may_serve(
@@ -364,33 +336,6 @@ def in_checkpoint() -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def guard_namespace() -> dict[str, Any]:
-    """What generated guard functions may call."""
-    from ..dependencies.inputs import CALL_CHECKS
-
-    return {
-        # What looks at the frames of a stack, as torch.jit.trace does, expects every one to have them.
-        "__builtins__": builtins,
-        "torch": torch,
-        "may_serve": may_serve,
-        "in_checkpoint": in_checkpoint,
-        "marks_agree": marks_agree,
-        "from_numpy": from_numpy,
-        "apart_in_memory": apart_in_memory,
-        "alike": alike,
-        "plain_function": unwrap,
-        "plain_code": original,
-        "load": _passed,
-        "function_mode_depth": torch._C._len_torch_function_stack,
-        "saved_tensors_hooks": torch._C._autograd._top_saved_tensors_default_hooks,
-        "inference_mode": torch.is_inference_mode_enabled,
-        "default_device": default_device,
-        "forward_ad": forward_ad,
-        "math": math,
-        **CALL_CHECKS,
-    }
 
 
 @contextlib.contextmanager

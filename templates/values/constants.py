@@ -6,24 +6,14 @@ A constant is a value that marshal can hold, or a tagged list (see `decode`) for
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Callable
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodDescriptorType,
-    WrapperDescriptorType,
-)
 from typing import Any
 
 from ..errors import check_parts
-from .references import Stale, check, fingerprint, resolve
-from .static_lookup import attribute, module_of, qualname_of
+from .references import Stale, check, resolve
 
-__all__ = ["alike", "decode", "likeness"]
+__all__ = ["alike", "decode"]
 
 
 def decode(constant: Any) -> Any:
@@ -116,37 +106,5 @@ def alike(one: Any, other: Any) -> bool:
         return False
     return bool(one == other)
 
-
-# Modules with classes whose instances are values, told apart by what they say of themselves.
-_OF_VALUES = {"datetime", "decimal", "fractions", "numpy", "numpy.dtypes", "operator", "torch", "uuid"}
-
-
-def likeness(value: Any) -> str:
-    """The fingerprint of an object that is known by its place alone: what else could stand there must not
-    pass for it. A value's text, what a method of a built-in class belongs to, and of anything without such
-    its class."""
-    found = fingerprint(value)
-    cls = type(value)
-    if cls is BuiltinFunctionType:
-        return f"{found} of {attribute(value.__self__, '__name__', '')}"
-    if issubclass(cls, DESCRIPTORS):
-        return f"{value.__objclass__.__module__}.{value.__qualname__}"
-    if cls is re.Match:
-        return f"{fingerprint(value.re)} in {value.string!r} at {value.regs}, {value.pos} to {value.endpos}"
-    module = module_of(cls)
-    if module.partition(".")[0] == "torch" and not found:
-        from ..torch_internals.torch_private import settings_of
-
-        found = settings_of(value)
-    if found or module not in _OF_VALUES or hasattr(cls, "__array__"):
-        return found or f"a {module}.{qualname_of(cls)}"
-    text = repr(value)
-    return f"a {module}.{cls.__qualname__}{'' if ' at 0x' in text else ' ' + text}"
-
-
-DESCRIPTORS = (
-    *(MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType),
-    *(GetSetDescriptorType, MemberDescriptorType),
-)
 
 WHOLE = True

@@ -14,7 +14,16 @@ import re
 import sys
 from functools import reduce
 from operator import or_
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 from ..errors import raised_by_signal
@@ -32,6 +41,7 @@ __all__ = [
     "function_with",
     "original",
     "is_torchs",
+    "likeness",
     "resolve",
     "spell",
     "unwrap",
@@ -353,7 +363,7 @@ def _constant(value: Any) -> Any:
 def check(module: str, steps: Any, expected: str) -> Any:
     """Resolve a reference and compare its fingerprint. Raises `Stale` naming what changed."""
     value = resolve(module, steps)
-    if expected and expected != fingerprint(value) and not _is_like(value, expected):
+    if expected and expected != fingerprint(value) and expected != likeness(value):
         raise changed(module, steps)
     return value
 
@@ -367,10 +377,38 @@ def changed(module: str, steps: Any) -> Stale:
     return Stale(f"{name} has changed since the build", advice if sys.flags.optimize else "")
 
 
-def _is_like(value: Any, expected: str) -> bool:
-    from .constants import likeness
+# Modules with classes whose instances are values, told apart by what they say of themselves.
+_OF_VALUES = {"datetime", "decimal", "fractions", "numpy", "numpy.dtypes", "operator", "torch", "uuid"}
 
-    return expected == likeness(value)
 
+def likeness(value: Any) -> str:
+    """The fingerprint of an object that is known by its place alone: what else could stand there must not
+    pass for it. A value's text, what a method of a built-in class belongs to, and of anything without such
+    its class."""
+    from .static_lookup import attribute, module_of, qualname_of
+
+    found = fingerprint(value)
+    cls = type(value)
+    if cls is BuiltinFunctionType:
+        return f"{found} of {attribute(value.__self__, '__name__', '')}"
+    if issubclass(cls, DESCRIPTORS):
+        return f"{value.__objclass__.__module__}.{value.__qualname__}"
+    if cls is re.Match:
+        return f"{fingerprint(value.re)} in {value.string!r} at {value.regs}, {value.pos} to {value.endpos}"
+    module = module_of(cls)
+    if module.partition(".")[0] == "torch" and not found:
+        from .torch_settings import settings_of
+
+        found = settings_of(value)
+    if found or module not in _OF_VALUES or hasattr(cls, "__array__"):
+        return found or f"a {module}.{qualname_of(cls)}"
+    text = repr(value)
+    return f"a {module}.{cls.__qualname__}{'' if ' at 0x' in text else ' ' + text}"
+
+
+DESCRIPTORS = (
+    *(MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType),
+    *(GetSetDescriptorType, MemberDescriptorType),
+)
 
 WHOLE = True

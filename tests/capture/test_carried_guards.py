@@ -89,7 +89,7 @@ def by_options(x: torch.Tensor, options: Any) -> torch.Tensor:
 
 def test_the_stub_of_a_guard_runs_nothing_of_another_class() -> None:
     guards = lowered(by_options, torch.ones(2), Options())
-    namespace = {**runtime("torch_internals.torch_private").guard_namespace(), "load": lambda _: "loaded"}
+    namespace = {**runtime("loading.guards").guard_namespace(), "load": lambda _: "loaded"}
     exec(guards.stub.text(), namespace)
     other = Numbering()
     assert namespace["guard"]({"x": torch.ones(2), "options": other}) == "loaded"
@@ -101,7 +101,7 @@ def test_the_stub_of_a_guard_asks_only_what_it_can() -> None:
     """A key that is an object is found when an entry is loaded; the stub is asked before."""
     table = {torch.float32: 2.0, torch.float64: 3.0}
     guards = lowered(by_dtype, torch.ones(2), table)
-    namespace = {**runtime("torch_internals.torch_private").guard_namespace(), "load": lambda _: "loaded"}
+    namespace = {**runtime("loading.guards").guard_namespace(), "load": lambda _: "loaded"}
     exec(guards.stub.text(), namespace)
     assert namespace["guard"]({"x": torch.ones(2), "table": table}) == "loaded"
     assert namespace["guard"]({"x": torch.ones(2), "table": [table]}) is False

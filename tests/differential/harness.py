@@ -105,8 +105,8 @@ def _held(recorder: GuardRecorder, trace: FrameTrace, keys: tuple[int, int]) -> 
     }
     entry = types.SimpleNamespace(hits=0)
     # A call meets the stub first, and the guard only if that lets it pass.
-    namespace = runtime("torch_internals.torch_private").guard_namespace()
-    code = runtime("loading.entries").prepare_guard(namespace, data, trace.frame_globals, entry)
+    namespace = runtime("loading.guards").guard_namespace()
+    code = runtime("loading.guards").prepare_guard(namespace, data, trace.frame_globals, entry)
     whole = types.FunctionType(code, namespace, "guard")
     stub = types.FunctionType(function_codes(lowered.stub.text(), "<stub>")[0], namespace, "guard")
 
@@ -144,4 +144,4 @@ def native(functions: Sequence[Function], namespace: dict[str, Any]) -> Callable
         problem = guards.compile(library)
         assert not problem, problem
         make = runtime("graphs.callers").load_library(str(library), f"native{id(guards)}", "guards")
-    return runtime("loading.entries").native_guard(make, namespace, translated)
+    return runtime("loading.guards").native_guard(make, namespace, translated)

@@ -133,7 +133,7 @@ class TestAlike:
     @pytest.fixture(scope="class")
     @classmethod
     def says(cls) -> Callable[[Any, Any], bool]:
-        namespace = runtime("torch_internals.torch_private").guard_namespace()
+        namespace = runtime("loading.guards").guard_namespace()
         namespace["entry"] = types.SimpleNamespace(hits=0)
         source = "def guard(L):\n    if not (alike(L['one'], L['other'])): return False\n    return True\n"
         in_c, in_python = native(functions_of(source), namespace), namespace["alike"]

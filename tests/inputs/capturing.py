@@ -54,9 +54,9 @@ class Captured:
             return f"refused by a guard ({error!r})"
 
     def _guard(self) -> Any:
-        namespace = runtime("torch_internals.torch_private").guard_namespace()
+        namespace = runtime("loading.guards").guard_namespace()
         entry = types.SimpleNamespace(hits=0)
-        code = runtime("loading.entries").prepare_guard(namespace, self.data, self.frame_globals, entry)
+        code = runtime("loading.guards").prepare_guard(namespace, self.data, self.frame_globals, entry)
         return types.FunctionType(code, namespace, "guard")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from tests.conftest import REPOSITORY
 causes = runtime("causes")
 
 
+LATER = time.time() + 10**9
+"""When the process imported the package: every file was there before."""
+
+
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that was there before the process imported the package."""
+def file(tmp_path: Path) -> Path:
     path = tmp_path / "graph.so"
     path.touch()
-    monkeypatch.setattr(causes, "IMPORTED", path.stat().st_ctime + 60)
     return path
 
 
@@ -35,31 +38,33 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_by_the_number_of_the_error(file: Path, number: int, advice: str) -> None:
-    assert causes.advice_on(str(file), OSError(number, "no")).startswith(advice)
+    assert causes.advice_on(str(file), LATER, OSError(number, "no")).startswith(advice)
 
 
 def test_a_library_with_other_contents_may_have_met_a_tool(file: Path) -> None:
-    assert "strip or patchelf" in causes.advice_on(str(file))
-    assert causes.advice_on(str(file.with_suffix(".entry"))) == "reinstall the package"
+    assert "strip or patchelf" in causes.advice_on(str(file), LATER)
+    assert causes.advice_on(str(file.with_suffix(".entry")), LATER) == "reinstall the package"
 
 
-def test_what_changed_after_the_import_needs_a_restart(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(causes, "IMPORTED", file.stat().st_ctime - 1)
-    assert causes.advice_on(str(file)).endswith("restart the process")
+def test_what_changed_after_the_import_needs_a_restart(file: Path) -> None:
+    before = file.stat().st_ctime - 1
+    assert causes.advice_on(str(file), before).endswith("restart the process")
     gone = file.parent / "gone" / "away"
-    assert causes.advice_on(str(gone), FileNotFoundError(errno.ENOENT, "no")).endswith("restart the process")
+    assert causes.advice_on(str(gone), before, FileNotFoundError(errno.ENOENT, "no")).endswith(
+        "restart the process"
+    )
 
 
 def test_in_an_archive(file: Path) -> None:
     path = f"{file}/model/_precompiled/bundle/manifest.json"
-    assert str(file) in causes.advice_on(path, NotADirectoryError(errno.ENOTDIR, "no"))
+    assert str(file) in causes.advice_on(path, LATER, NotADirectoryError(errno.ENOTDIR, "no"))
 
 
 def test_in_a_frozen_program_data_files_are_missing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(causes, "__name__", "model.parts._precompiled.causes")
     missing = str(file.with_name("manifest.json"))
-    advice = causes.advice_on(missing, FileNotFoundError(errno.ENOENT, "no"))
+    advice = causes.advice_on(missing, LATER, FileNotFoundError(errno.ENOENT, "no"))
     assert advice.endswith("all files of the folder model/parts/_precompiled, its libraries too")
 
 

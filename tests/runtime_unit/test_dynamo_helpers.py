@@ -12,7 +12,7 @@ from torch._dynamo import utils
 
 from hatch_precompile.runtime import runtime
 
-OURS = runtime("loading.entries").DynamoHelpers("torch._dynamo.utils")
+OURS = runtime("loading.helpers").DynamoHelpers("torch._dynamo.utils")
 NAMES = [name for name in vars(type(OURS)) if not name.startswith("_")]
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-watching = runtime("installing.import_hooks")
-is_imported = runtime("installing.installation").is_imported
+watching = runtime("imports")
+is_imported = runtime("imports").is_imported
 
 
 @pytest.fixture

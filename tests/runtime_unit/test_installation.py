@@ -18,7 +18,7 @@ from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.runtime import runtime, runtime_directory
 from tests.support.hardware import HERE
 
-errors, installation, manifests = map(runtime, ("errors", "installing.installation", "loading.manifest"))
+errors, installation, manifests = map(runtime, ("errors", "installation", "loading.manifest"))
 backends, x86_64 = map(runtime, ("backends", "backends.x86_64"))
 BACKEND = HERE.name
 Unfit = errors.Unfit

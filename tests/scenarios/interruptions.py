@@ -106,7 +106,7 @@ def _interrupted_first_call(writing: int, after: float) -> int:
 def exceptions_while_installing() -> dict[str, Any]:
     """What a handler raises when the signal comes in the middle of it, and hits after another try."""
     from lab import _precompiled
-    from lab._precompiled.installing import installation
+    from lab._precompiled import installation
 
     def handler(number: int, frame: FrameType | None) -> None:
         raise Alarm

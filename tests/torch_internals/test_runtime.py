@@ -50,7 +50,7 @@ class TestRuntime:
             "import sys, torch\n"
             "from hatch_precompile.runtime import runtime\n"
             "private, _ = runtime('torch_internals.torch_private'), runtime('graphs.callers')\n"
-            "private.guard_namespace()\n"
+            "runtime('loading.guards').guard_namespace()\n"
             "private.StateGuard(private._guards.GlobalStateGuard().__getstate__())\n"
             "loaded = [m for m in ('torch._dynamo', 'torch._inductor') if m in sys.modules]\n"
             "sys.exit(str(loaded) if loaded else 0)"

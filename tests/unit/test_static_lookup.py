@@ -107,8 +107,8 @@ class TestModules:
         assert names["later"] is types.ModuleType.__dict__["__dict__"].__get__(later)
         assert "no_module" not in names
         assert looking.file_of(later) == ""
-        assert runtime("installing.installation").is_imported("later")
-        assert runtime("installing.installation").is_imported("no_module")
+        assert runtime("imports").is_imported("later")
+        assert runtime("imports").is_imported("no_module")
 
     def test_pythons_own_lazy_ones(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "lazily.py").write_text("raise RuntimeError")
@@ -119,7 +119,7 @@ class TestModules:
         monkeypatch.setitem(sys.modules, "lazily", module)
         spec.loader.exec_module(module)
         assert looking.file_of(module) == str(tmp_path / "lazily.py")
-        assert runtime("installing.installation").is_imported("lazily")
+        assert runtime("imports").is_imported("lazily")
 
     @pytest.mark.parametrize("error", [AttributeError, ImportError, RuntimeError])
     def test_a_global_that_a_module_would_make(self, error: type[Exception]) -> None:
@@ -139,13 +139,13 @@ class TestMarks:
     """What of values is compared with another process."""
 
     def test_of_what_does_not_want_to_be_asked(self) -> None:
-        inputs, constants = runtime("dependencies.inputs"), runtime("values.constants")
+        inputs, references = runtime("dependencies.inputs"), runtime("values.references")
         name = f"{__name__}.Hostile"
         assert inputs.mark(Hostile(), True) == name
         assert inputs.mark([Hostile()], True) == ("builtins.list", name)
-        assert constants.likeness(Hostile()) == f"a {name}"
-        assert constants.likeness(Made()) == f"a {__name__}.Made"
-        assert runtime("values.references").fingerprint(Hostile()) == ""
+        assert references.likeness(Hostile()) == f"a {name}"
+        assert references.likeness(Made()) == f"a {__name__}.Made"
+        assert references.fingerprint(Hostile()) == ""
 
     def test_of_what_says_otherwise_of_what_it_holds(self) -> None:
         class Pairs(tuple):
@@ -186,9 +186,18 @@ SOURCES = sorted(
 OF_KNOWN_THINGS = {
     "templates": {
         *("calling/activation.py", "graphs/autograd.py", "loading/cells.py", "values/constants.py"),
-        *("recording/described.py", "loading/entries.py", "graphs/callers.py", "dependencies/inputs.py"),
         *(
-            "installing/installation.py",
+            "recording/described.py",
+            "loading/entries.py",
+            "loading/helpers.py",
+            "graphs/callers.py",
+            "dependencies/inputs.py",
+        ),
+        *(
+            "imports.py",
+            "installation.py",
+            "values/references.py",
+            "values/torch_settings.py",
             "torch_internals/torch_frames.py",
             "torch_internals/torch_private.py",
         ),
@@ -253,7 +262,7 @@ def test_who_looks_at_others_uses_the_helpers(file: Path) -> None:
 
 # `repr` of values of exactly Python's own classes, and of torch's.
 REPR = {
-    "templates/values/constants.py": 1,
+    "templates/values/references.py": 1,
     "templates/dependencies/inputs.py": 3,
     "templates/values/parametrized.py": 2,
     "templates/explaining/explanation.py": 1,
