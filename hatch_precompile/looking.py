@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import inputs, static_lookup
 
 __all__ = [
     "attribute",
@@ -18,16 +18,14 @@ __all__ = [
     "qualname_of",
 ]
 
-_functions = runtime("values.static_lookup")
-
-attribute = _functions.attribute
-class_name = _functions.class_name
-dict_of = _functions.dict_of
-file_of = _functions.file_of
-has = _functions.has
-has_global = runtime("dependencies.inputs").has_global
-is_a = _functions.is_a
-is_exactly = _functions.is_exactly
-module_of = _functions.module_of
-modules = _functions.modules
-qualname_of = _functions.qualname_of
+attribute = static_lookup.attribute
+class_name = static_lookup.class_name
+dict_of = static_lookup.dict_of
+file_of = static_lookup.file_of
+has = static_lookup.has
+has_global = inputs.has_global
+is_a = static_lookup.is_a
+is_exactly = static_lookup.is_exactly
+module_of = static_lookup.module_of
+modules = static_lookup.modules
+qualname_of = static_lookup.qualname_of

@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from hatch_precompile.errors import BuildError
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import prologue
 from hatch_precompile.torch_versions import KNOWN_TORCH
 
 __all__ = ["require_known_python", "require_known_torch", "require_known_version", "require_machine"]
@@ -64,7 +64,7 @@ def require_known_version(python: str) -> None:
 
 
 def _known_pythons() -> list[str]:
-    return [f"{major}.{minor}" for major, minor in runtime("calling.prologue").KNOWN]
+    return [f"{major}.{minor}" for major, minor in prologue.KNOWN]
 
 
 def require_known_torch(version: str) -> None:

@@ -29,7 +29,8 @@ from hatch_precompile.outside.manifests import (
 )
 from hatch_precompile.outside.wheels import members, open_wheel, read_member, reading
 from hatch_precompile.outside.whole import check_whole, configured
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import cells
+from hatch_precompile.runtime import manifest as manifests
 
 __all__ = [
     "FoundManifest",
@@ -89,11 +90,7 @@ class FoundManifest:
     def cell(self) -> str:
         """Such as `cp311-torch2.13.0`; empty where the manifest does not say."""
         built_with = self.built_with
-        return (
-            str(runtime("loading.manifest").cell_name(built_with))
-            if {"python", "torch"} <= set(built_with)
-            else ""
-        )
+        return manifests.cell_name(built_with) if {"python", "torch"} <= set(built_with) else ""
 
 
 def find(wheel_or_package: str, cell: str | None = None) -> list[FoundManifest]:
@@ -131,7 +128,7 @@ def _chosen(cells: list[FoundManifest], name: str | None) -> FoundManifest | Non
 
 def _for_here(cells: list[FoundManifest]) -> FoundManifest | None:
     """The cell that the runtime picks here."""
-    public, torch = runtime("loading.manifest").public, _torch_here()
+    public, torch = manifests.public, _torch_here()
     return next(
         (
             each
@@ -212,7 +209,6 @@ def _in_bundle(
         manifest = read_manifest(content, folder + _FILE)
         yield FoundManifest(package, folder + _FILE, manifest, content, sizes, read)
         return
-    cells = runtime("loading.cells")
     index = read_index(read(_INDEX_FILE), folder + _INDEX_FILE)
     if not all(cells.is_name(each.name) for each in index.cells):
         raise OutsideError(f"{folder}{_INDEX_FILE} is damaged: it has what is no name of a cell")
@@ -348,8 +344,7 @@ def heads_of(bundle: FoundManifest, frame: BundledFrame) -> list[bytes]:
     """Those of a frame's entries, in their order. Raises OutsideError where they are damaged, or were not
     built with this manifest."""
     heads, seal = split_heads(verified(bundle, frame.heads), frame.heads)
-    rules = runtime("loading.manifest")
-    if seal != rules.seal_of(rules.parsed(bundle.content, bundle.where)):
+    if seal != manifests.seal_of(manifests.parsed(bundle.content, bundle.where)):
         raise OutsideError(f"{bundle.where} is damaged: it is not the one that {frame.heads} was built with")
     if len(heads) != len(frame.entries):
         raise OutsideError(f"{frame.heads} is damaged: it has {len(heads)} heads of {len(frame.entries)}")

@@ -30,7 +30,8 @@ from hatch_precompile.outside.manifests import (
     VariantRecord,
 )
 from hatch_precompile.records import CAPTURE, MARSHAL, Capture, CapturedFrame, GraphRecord, ResumeRecord
-from hatch_precompile.runtime import runtime, runtime_directory
+from hatch_precompile.runtime import manifest as rules
+from hatch_precompile.runtime import runtime_directory
 
 __all__ = ["built_with", "part_of", "write_bundle", "write_runtime"]
 
@@ -77,12 +78,10 @@ def write_bundle(
         manifest["part"] = part
     if left_out:
         manifest["left_out"] = left_out
-    writer.write_heads(
-        runtime("loading.manifest").seal_of(msgspec.json.decode(msgspec.json.encode(manifest)))
-    )
+    writer.write_heads(rules.seal_of(msgspec.json.decode(msgspec.json.encode(manifest))))
     manifest["files"] = _files_in(directory)
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-    (directory / "manifest.json").write_bytes(runtime("loading.manifest").with_checksum(text))
+    (directory / "manifest.json").write_bytes(rules.with_checksum(text))
     return sorted(directory.rglob("*.so"))
 
 

@@ -13,7 +13,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import attribute, has
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.records import Place, Reference
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import references
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["FrameName", "frame_name", "home_of"]
@@ -36,7 +36,7 @@ def frame_name(code: CodeType, tree: GuardNode, namer: Namer, declared: Declared
     free variables were what the guards saw.
     """
     module = namer.module
-    own = runtime("values.references").function_with(declared.function(), code)
+    own = references.function_with(declared.function(), code)
     if own is not None and (place := _own_place(own, declared, target)) is not None:
         return FrameName(module, [place], None)
     functions = [
@@ -48,7 +48,7 @@ def frame_name(code: CodeType, tree: GuardNode, namer: Namer, declared: Declared
         return FrameName(module, functions, None)
     where = f"{code.co_filename}:{code.co_firstlineno}"
     _, owner, steps, fingerprint = namer.reference(code, None, where)
-    if not any(kind == runtime("values.references").CODE_CONSTANT for kind, _ in steps):
+    if not any(kind == references.CODE_CONSTANT for kind, _ in steps):
         raise Unsupported(
             f"{code.co_qualname} is compiled by itself, and no function with its code has a name",
             where,
@@ -59,7 +59,6 @@ def frame_name(code: CodeType, tree: GuardNode, namer: Namer, declared: Declared
 
 def _own_place(function: FunctionType, declared: Declared, target: str) -> Place | None:
     """The target's function, or one that it decorates, by the way there from the target."""
-    references = runtime("values.references")
     module, steps = home_of(declared, target)
     if declared.kind == "module class":
         steps = [*steps, ("a", "forward")]
@@ -104,7 +103,6 @@ def _named(function: FunctionType, namer: Namer) -> Place | None:
 def home_of(declared: Declared, target: str) -> Reference:
     """Where a target is defined, as the runtime finds it: not where it is inherited or exported again."""
     module, _, qualname = target.partition(":")
-    references = runtime("values.references")
     if declared.kind == "method":
         owner = next(cls for cls in declared.owner.__mro__ if declared.attribute in vars(cls))
         candidates = [(owner.__module__, [*_steps(owner.__qualname__), ("d", declared.attribute)])]
@@ -116,7 +114,7 @@ def home_of(declared: Declared, target: str) -> Reference:
     last = ("d", attribute) if declared.kind == "method" else ("a", attribute)
     candidates.append((module, [*_steps(".".join(owners)), last]))
     for home, steps in candidates:
-        if home in sys.modules and _leads_to(references, home, steps, value):
+        if home in sys.modules and _leads_to(home, steps, value):
             return home, steps
     raise Unsupported(
         f'target = "{target}" leads to a {type(value).__name__} that no module has by a name',
@@ -128,7 +126,7 @@ def _steps(qualname: str) -> list[tuple[str, str]]:
     return [("a", part) for part in qualname.split(".") if part]
 
 
-def _leads_to(references: Any, module: str, steps: list[Any], value: Any) -> bool:
+def _leads_to(module: str, steps: list[Any], value: Any) -> bool:
     try:
         return references.resolve(module, steps) is value
     except references.Stale:

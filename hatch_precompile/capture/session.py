@@ -64,7 +64,7 @@ from hatch_precompile.records import (
     SkippedFrame,
 )
 from hatch_precompile.reuse.made_from import made_from, sources_of, what_has_changed
-from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
+from hatch_precompile.runtime import RUNTIME_PACKAGE, callers, references
 from hatch_precompile.tracing import (
     NO_OPERATIONS,
     FrameTrace,
@@ -127,7 +127,7 @@ class _Session:
         self.skipped: dict[CodeType, SkippedFrame] = {}
         # Here it is the runtime's module itself, in the target process the wheel's copy of it.
         self.operators = f"{request.package}.{RUNTIME_PACKAGE}.graphs.callers"
-        sys.modules[self.operators] = runtime("graphs.callers")
+        sys.modules[self.operators] = callers
         # The prefix of the names put into other modules' globals: ours alone, and the same in every build.
         owner = f"{request.package} {self.entrypoint.name}"
         self.prefix = f"__precompiled_{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
@@ -221,7 +221,7 @@ class _Session:
 
     def _put_own_frame_first(self, declared: Declared) -> None:
         """The first frame is what the runtime reports on, and from where a miss can be compiled."""
-        function_with = runtime("values.references").function_with
+        function_with = references.function_with
         own = [code for code in self.frames if function_with(declared.function(), code) is not None]
         self.frames = {code: self.frames[code] for code in dict.fromkeys([*own, *self.frames])}
         if not own and self.entrypoint.on_miss == "compile":

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import prologue
 
 __all__ = ["Call", "IsOf", "calls_observed"]
 
@@ -24,7 +24,6 @@ IsOf = Callable[[tuple[Any, ...]], bool]
 Call = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Makes a call: gets the function, which it may call, and the arguments."""
 
-_prologue = runtime("calling.prologue")
 _numbers = itertools.count()
 
 
@@ -33,7 +32,7 @@ def calls_observed(function: FunctionType, is_of: IsOf, call: Call) -> Iterator[
     """Have `call` make the calls of a function, but for those that it makes itself."""
     before = function.__code__
     given = _Arguments(function)
-    simple = _prologue.is_simple(before)
+    simple = prologue.is_simple(before)
     now = threading.local()
 
     def made(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -58,7 +57,7 @@ def calls_observed(function: FunctionType, is_of: IsOf, call: Call) -> Iterator[
     name = f"__hatch_precompile_observer_{next(_numbers)}"
     of_function: Any = function
     builtins: dict[str, Any] = of_function.__builtins__
-    observed = _prologue.with_prologue(before, name)
+    observed = prologue.with_prologue(before, name)
     builtins[name] = dispatch
     function.__code__ = observed
     try:
@@ -74,7 +73,7 @@ class _Arguments:
 
     def __init__(self, function: FunctionType) -> None:
         code = function.__code__
-        names = _prologue.arguments_of(code)
+        names = prologue.arguments_of(code)
         self._positional = names[: code.co_argcount]
         self._only = code.co_posonlyargcount
         last = code.co_argcount + code.co_kwonlyargcount

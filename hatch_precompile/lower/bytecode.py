@@ -17,7 +17,6 @@ from typing import Any
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import is_a
 from hatch_precompile.lower.names import Namer, is_plain
-from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import random_calls
 
 __all__ = ["LoweredCode", "lower_code", "portable_code"]
@@ -160,7 +159,9 @@ def _is_of_warnings(value: Any) -> bool:
 
 
 def _only_native_helpers(code: CodeType, module_name: str) -> bool:
-    native = vars(runtime("loading.helpers").DynamoHelpers)
+    from hatch_precompile.runtime import helpers  # which imports torch
+
+    native = vars(helpers.DynamoHelpers)
     instructions = list(dis.get_instructions(code))
     for instruction, following in itertools.pairwise(instructions):
         loads_module = instruction.opname == "LOAD_GLOBAL" and instruction.argval == module_name

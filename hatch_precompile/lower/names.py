@@ -27,7 +27,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.inductor.operators import backward_of, operator_name
 from hatch_precompile.looking import attribute, class_name, dict_of, is_a, is_exactly, modules, qualname_of
 from hatch_precompile.lower.inputs.origin import is_python, is_torch
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import references
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["NAME_IT", "Namer", "Step", "is_plain", "naming", "step"]
@@ -85,7 +85,6 @@ class Namer:
         """injected: names that dynamo put into the globals, which are not there in another process."""
         self._globals = frame_globals
         self._injected = frozenset(injected)
-        self._references = runtime("values.references")
 
     @property
     def module(self) -> str:
@@ -145,7 +144,7 @@ class Namer:
         """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""
         for module, steps in self._candidates(value, node):
             if not self._is_injected(module, steps) and self._leads_to(module, steps, value):
-                return ["ref", module, steps, runtime("values.references").likeness(value)]
+                return ["ref", module, steps, references.likeness(value)]
         source = node.source if node is not None else ""
         raise Unsupported(
             f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "
@@ -159,8 +158,8 @@ class Namer:
 
     def _leads_to(self, module: str, steps: tuple[Step, ...], value: Any) -> bool:
         try:
-            found = self._references.resolve(module, steps)
-        except self._references.Stale:
+            found = references.resolve(module, steps)
+        except references.Stale:
             return False
         # A bound method is a new object each time it is read.
         return found is value or (type(value) is MethodType and found == value)
@@ -194,7 +193,7 @@ class Namer:
                 else:
                     yield module, (*steps, ("a", value.name))
             return
-        if self._references.is_torchs(value) and type(value) is not torch.device:
+        if references.is_torchs(value) and type(value) is not torch.device:
             yield "torch", (("a", str(value).removeprefix("torch.")),)
             return
         if operator := operator_name(value):
@@ -204,7 +203,7 @@ class Namer:
             for module, steps in self._own_names(backward[0]):
                 yield module, (*steps, ("a", backward[1]))
         # It is named where it is from, whatever the class that it was read from.
-        if is_a(value, *runtime("values.references").DESCRIPTORS):
+        if is_a(value, *references.DESCRIPTORS):
             for module, steps in self._own_names(value.__objclass__):
                 yield module, (*steps, ("d", value.__name__))
         # `Class.method` of a class method, and such as `tuple.__new__`, whose module nothing tells.
@@ -223,8 +222,8 @@ class Namer:
     def _decorated(self, module: str, steps: tuple[Step, ...], value: Any) -> Iterator[Place]:
         """Below a decorated function's name, the functions its wrappers hold (breadth first)."""
         try:
-            queue: list[tuple[Any, tuple[Step, ...]]] = [(self._references.resolve(module, steps), steps)]
-        except self._references.Stale:
+            queue: list[tuple[Any, tuple[Step, ...]]] = [(references.resolve(module, steps), steps)]
+        except references.Stale:
             return
         seen: set[int] = set()
         while queue and len(seen) < 64:
@@ -308,12 +307,12 @@ def _nested_code_names(code: CodeType) -> Iterator[Place]:
     top = outer.split(".<locals>.")[0]
     start = (*(("a", part) for part in top.split(".")),)
     try:
-        function = runtime("values.references").resolve(module, start)
-    except runtime("values.references").Stale:
+        function = references.resolve(module, start)
+    except references.Stale:
         return
     for steps in ((("a", "__code__"),), (("a", "__wrapped__"), ("a", "__code__"))):
         try:
-            base = runtime("values.references").follow(function, steps)
+            base = references.follow(function, steps)
         except AttributeError:
             continue
         way = _find_constant(base, code)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.names import Namer, is_plain
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import parametrized, references
 
 __all__ = ["made_for_one_object", "parametrized_class"]
 
@@ -29,7 +29,7 @@ def parametrized_class(cls: type, namer: Namer, where: str) -> list[Any]:
     parts = [
         [key, _part(value, key, cls, namer, where)]
         for key, value in vars(cls).items()
-        if key != runtime("values.parametrized").REMEMBERED
+        if key != parametrized.REMEMBERED
     ]
     return ["parametrized", ["tuple", cls.__name__, bases, ["dict", *parts]]]
 
@@ -66,7 +66,7 @@ def _generated(function: FunctionType, namer: Namer, where: str) -> list[Any]:
     code = function.__code__
     named = [name for name in names_in(code) if name in function.__globals__]
     values = [[name, namer.constant(function.__globals__[name], None, where)] for name in sorted(named)]
-    found = runtime("values.references").fingerprint(code)
+    found = references.fingerprint(code)
     return ["tuple", "generated", found, function.__defaults__, ["dict", *values]]
 
 

@@ -14,7 +14,9 @@ from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content
 from hatch_precompile.outside.manifests import read_index, read_manifest
 from hatch_precompile.outside.whole import check_whole
-from hatch_precompile.runtime import RUNTIME_PACKAGE, runtime
+from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.runtime import cells as rules
+from hatch_precompile.runtime import manifest as manifests
 
 __all__ = ["Cell", "in_order", "take_bundles"]
 
@@ -74,7 +76,7 @@ def _cells_of(wheel: Path, folder: str, files: dict[str, Content]) -> dict[str, 
         known = {manifest}
     else:
         cells = _indexed(where, files, index)
-        known = {index, *(runtime("loading.cells").manifest_of(cell.name) for cell in cells)}
+        known = {index, *(rules.manifest_of(cell.name) for cell in cells)}
     known |= {content.name.removeprefix(folder) for cell in cells for content in cell.files.values()}
     unknown = sorted(set(files) - known)
     if unknown:
@@ -83,7 +85,6 @@ def _cells_of(wheel: Path, folder: str, files: dict[str, Content]) -> dict[str, 
 
 
 def _indexed(where: str, files: dict[str, Content], index: str) -> list[Cell]:
-    rules = runtime("loading.cells")
     listed = read_index(files[index].read(), f"{where}: {index}")
     cells = []
     for each in listed.cells:
@@ -115,7 +116,7 @@ def _cell(where: str, files: dict[str, Content], path: str, place: Any) -> Cell:
         if found.digest != digest:
             raise BuildError(f"{where} is damaged: {name} has not the sha256 that {path} says")
         own[name] = found
-    name = runtime("loading.manifest").cell_name(manifest.built_with)
-    if not runtime("loading.cells").is_name(name):
+    name = manifests.cell_name(manifest.built_with)
+    if not rules.is_name(name):
         raise BuildError(f"{where} cannot be merged: {name!r}, as {path} has it, is no name of a cell")
     return Cell(name, content, manifest.built_with, own)

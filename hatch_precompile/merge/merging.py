@@ -20,7 +20,8 @@ from hatch_precompile.merge.shards import with_whole_cells
 from hatch_precompile.merge.tags import merged_tag
 from hatch_precompile.merge.wheels import NAMED, Wheel, check_same, read_wheel
 from hatch_precompile.merge.writing import write_wheel
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import cells as rules
+from hatch_precompile.runtime import manifest as manifests
 
 __all__ = ["Merged", "merge_wheels"]
 
@@ -118,7 +119,6 @@ def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> di
 
 def _bundle(folder: str, cells: list[Cell]) -> Iterator[tuple[str, Content | bytes]]:
     """The files of a bundle: an index, a manifest for each cell, and what they list, once."""
-    rules = runtime("loading.cells")
     listed = [
         {"name": cell.name, **{key: cell.built_with[key] for key in ("magic", "python", "torch")}}
         for cell in cells
@@ -142,7 +142,7 @@ def _product(cells: Iterable[Cell]) -> list[str]:
     kept = list(cells)
     pythons = dict.fromkeys(cell.built_with["python"] for cell in kept)
     torches = sorted({cell.torch.public: cell.built_with["torch"] for cell in kept}.items())
-    name = runtime("loading.manifest").cell_name
+    name = manifests.cell_name
     return [name({"python": python, "torch": torch}) for python in pythons for _, torch in torches]
 
 

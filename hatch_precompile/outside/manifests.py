@@ -21,7 +21,8 @@ from hatch_precompile.records import (
     ResumeRecord,
     SkippedFrame,
 )
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import cells
+from hatch_precompile.runtime import manifest as rules
 
 __all__ = [
     "INDEX_FORMAT",
@@ -44,7 +45,7 @@ __all__ = [
 MOST = 16 << 20
 """Bytes of a manifest. That of 256 entries takes 300 kB."""
 
-INDEX_FORMAT: int = runtime("loading.cells").FORMAT
+INDEX_FORMAT = cells.FORMAT
 """Of the index of a merged wheel."""
 
 Kind = TypeVar("Kind")
@@ -150,9 +151,7 @@ class Index(Struct, frozen=True):
 def read_manifest(content: bytes, where: str) -> Manifest:
     """Raises OutsideError, which calls it `where`."""
     value = _parsed(content, where)
-    if "sha256" in value and not runtime("loading.manifest").is_unchanged(
-        content
-    ):  # one without was made by hand
+    if "sha256" in value and not rules.is_unchanged(content):  # one without was made by hand
         raise OutsideError(f"{where} is damaged: it is not as it was built, its sha256 is another")
     lacking = tuple(key for key in _KEYS if key not in value)
     return _converted({**value, "lacking": lacking}, where, Manifest)

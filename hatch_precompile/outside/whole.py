@@ -19,11 +19,11 @@ from hatch_precompile.outside.manifests import (
 )
 from hatch_precompile.outside.names import is_below
 from hatch_precompile.records import GraphRecord
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import manifest as rules
 
 __all__ = ["FORMAT", "check_whole", "configured", "is_of_a_capture"]
 
-FORMAT: int = runtime("loading.manifest").FORMAT
+FORMAT = rules.FORMAT
 """Of the bundles that are read and written here."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

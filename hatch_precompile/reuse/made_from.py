@@ -28,7 +28,7 @@ from hatch_precompile.inductor import compiler_settings
 from hatch_precompile.lower.inputs.kinds import Dependency, Function, dependency
 from hatch_precompile.outside.effects import refusing_effects
 from hatch_precompile.records import CAPTURE, Capture
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import inputs, references
 
 __all__ = ["made_from", "sources_of", "what_has_changed"]
 
@@ -62,7 +62,6 @@ def made_from(
 def sources_of(dependencies: Iterable[Dependency]) -> str:
     """The text of every function that was traced, and where it stands: tracebacks and the readable graphs
     have both. Raises Stale where one is gone."""
-    references = runtime("values.references")
     found = set()
     for each in dependencies:
         if not isinstance(each, Function) or each.module.partition(".")[0] == "torch":
@@ -102,7 +101,7 @@ def _sources_of(captured: Capture, folder: Path) -> str:
             data = marshal.loads((folder / entry.data).read_bytes())
             for module in data["modules"]:
                 importlib.import_module(module)
-            runtime("dependencies.inputs").check_inputs(data["inputs"])
+            inputs.check_inputs(data["inputs"])
             dependencies += map(dependency, data["inputs"])
     return sources_of(dependencies)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import torch_frames
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.calls import assumed_constants
 from hatch_precompile.tracing.assumptions.results import Assumed, assumed_in
@@ -192,7 +192,7 @@ def below_decorators(call: Callable[..., Any]) -> Callable[..., Any]:
     def _call_impl(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
 
-    leave_untraced: Any = runtime("torch_internals.torch_frames").leave_untraced
+    leave_untraced = torch_frames.leave_untraced
     leave_untraced(_call_impl, below=False)
     return _call_impl
 

@@ -223,11 +223,6 @@ AT_ANYTHING = (
         "templates/explaining/refusal.py",
         "templates/values/parametrized.py",
     ),
-    *(
-        "templates/explaining/explanation.py",
-        "templates/explaining/refusal.py",
-        "templates/values/parametrized.py",
-    ),
     *("hatch_precompile/lower/names.py", "hatch_precompile/entrypoints/description.py"),
 )
 

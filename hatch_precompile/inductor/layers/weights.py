@@ -25,7 +25,7 @@ from hatch_precompile.inductor.layers.steps import (
     returned,
 )
 from hatch_precompile.inductor.layers.strides import keep_strides
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import weights
 
 __all__ = ["WATCHED", "Plan", "computed", "prepared_inputs", "separate"]
 
@@ -194,7 +194,7 @@ def _as_inputs(graph: Any, nodes: Sequence[Any], last: Any) -> list[Any]:
 def computed(plan: Plan, inputs: Sequence[Any]) -> list[torch.Tensor]:
     """What the library takes after its inputs, as the runtime computes it, of whatever weights."""
     steps = [(_OF_ANY.get(name, name), *arguments) for name, *arguments in plan.steps]
-    tensors: list[torch.Tensor] = runtime("graphs.weights").computed(steps, plan.outputs, inputs)
+    tensors: list[torch.Tensor] = weights.computed(steps, plan.outputs, inputs)
     return tensors
 
 

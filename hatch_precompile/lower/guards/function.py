@@ -43,7 +43,7 @@ from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, di
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import torch_private
 from hatch_precompile.tracing import is_compiler
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
 
@@ -253,7 +253,7 @@ class _Writer:
             elif leaf.kind == "torch_function_mode_stack_guard":
                 continue
             elif leaf.kind == "default_device_guard":
-                device = runtime("torch_internals.torch_private").default_device()
+                device = torch_private.default_device()
                 expected = self.text.constant(device, None, "")
                 how = "is" if device is None else "=="
                 asked = Name("default_device").call().compared(how, expected)

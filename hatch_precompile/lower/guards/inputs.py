@@ -21,7 +21,7 @@ from hatch_precompile.lower.guards.expressions import (
 )
 from hatch_precompile.lower.guards.text import GuardText
 from hatch_precompile.lower.inputs.writer import SPECIAL, Inputs
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import inputs
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["require_apart", "require_inputs", "require_hooks", "require_lacking", "require_memory"]
@@ -104,7 +104,7 @@ def require_hooks(
     }
     if not distinct:
         return
-    hooks = runtime("dependencies.inputs").hooks_of(*distinct.values())
+    hooks = inputs.hooks_of(*distinct.values())
     given = [display([variable, literal(own)]) for variable, (_, own) in distinct.items()]
     text.require(Name("module_hooks").call(*given).equals(literal(hooks)), "HOOKS")
 

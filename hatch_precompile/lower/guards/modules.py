@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import marshal
 from types import ModuleType
-from typing import Any
 
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.names import Step, is_plain, step
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import references
 from hatch_precompile.tracing import is_compiler
 from hatch_precompile.tracing.guardtree import GuardNode
 
@@ -37,7 +36,7 @@ def require_if_imported(text: GuardText, node: GuardNode) -> int:
 
 
 def _collect(node: GuardNode, way: tuple[Step, ...], parts: list[Part]) -> int:
-    fingerprint: Any = runtime("values.references").fingerprint
+    fingerprint = references.fingerprint
     if node.leaves and is_plain(node.value):
         parts.append((way, marshal.dumps(node.value, 2)))  # whatever is asked of it
     else:

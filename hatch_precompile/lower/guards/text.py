@@ -28,7 +28,7 @@ from hatch_precompile.lower.guards.expressions import (
 from hatch_precompile.lower.guards.shortening import Block, Line, flat, share_parts
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.lower.parametrized import parametrized_class
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import references
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
 __all__ = ["GuardText", "type_of", "unsupported", "user_line"]
@@ -200,7 +200,7 @@ def _has_literal(value: Any) -> bool:
 
 def _note(encoded: Any) -> str:
     if type(encoded) is list and encoded[0] == "ref":
-        return str(runtime("values.references").spell(encoded[1], encoded[2]))
+        return references.spell(encoded[1], encoded[2])
     if type(encoded) is list and encoded[0] == "parametrized":
         return f"classes made as {encoded[1][1]} was"
     if type(encoded) is list and encoded[0] == "if-imported":

@@ -17,7 +17,7 @@ from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain, naming
 from hatch_precompile.lower.parametrized import made_for_one_object
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import inputs, references
 from hatch_precompile.tracing import Assumed, closure_of
 from hatch_precompile.tracing.guardtree import GuardNode
 from hatch_precompile.tracing.tensors import shapes_kernel
@@ -35,7 +35,6 @@ class FunctionRecords:
         self.assumed = assumed
         self.tree = tree
         self.namer = namer
-        self.runtime = runtime("dependencies.inputs")
         self._owners: Owners | None = None
 
     def of_code(self, codes: Sequence[CodeType]) -> Iterator[Dependency]:
@@ -60,7 +59,7 @@ class FunctionRecords:
                     continue
                 if place is None:
                     raise _nameless(code)
-            text = self.runtime.function_mark(self._found(place), cells, held)
+            text = inputs.function_mark(self._found(place), cells, held)
             known[place] = Function(*place, text, cells, held)
         for each in sorted(known.values(), key=lambda each: repr(each.encoded()[1:])):
             yield each
@@ -109,7 +108,7 @@ class FunctionRecords:
             return shapes_kernel(code)
 
     def _found(self, place: Place | None) -> Any:
-        found = runtime("values.references").resolve(*place) if place is not None else None
+        found = references.resolve(*place) if place is not None else None
         return attribute(found, "__func__", found)
 
     def _check_closure(self, function: Any, names: Container[str]) -> None:
@@ -117,7 +116,7 @@ class FunctionRecords:
         closures what gives other answers."""
         code = function.__code__
         for name, value in zip(code.co_freevars, closure_of(function), strict=True):
-            plain = self.runtime.mark(value) != self.runtime.type_name(type(value))
+            plain = inputs.mark(value) != inputs.type_name(type(value))
             if name in names and plain and value is not None and not is_a(value, type):
                 raise Unsupported(
                     f"the code of {code.co_qualname} is in the trace with {name} = {_said(value)} in its "
@@ -193,7 +192,7 @@ class FunctionRecords:
                     raise _nameless(function.__code__)
                 yield file_dependency(module)
             else:
-                yield Attribute(*place, name, self.runtime.attribute_mark(function, name))
+                yield Attribute(*place, name, inputs.attribute_mark(function, name))
 
 
 def _said(value: Any) -> str:
@@ -230,7 +229,6 @@ def _function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[
     """
     _, module, steps, fingerprint = namer.reference(code, None, where)
     if steps and steps[-1] == ("a", "__code__"):
-        references = runtime("values.references")
         way = steps[:-1]
         function = references.resolve(module, way)
         if isinstance(function, MethodType):  # a class method is read bound

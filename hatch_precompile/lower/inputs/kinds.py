@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hatch_precompile.looking import file_of
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import inputs
 
 __all__ = [
     "Absent",
@@ -231,7 +231,7 @@ class Value(Dependency):
 
 def file_dependency(module: str) -> File:
     """The file of a module that is imported here, as it is now."""
-    return File(module, runtime("dependencies.inputs").file_mark(file_of(sys.modules[module])))
+    return File(module, inputs.file_mark(file_of(sys.modules[module])))
 
 
 _KINDS: dict[str, type[Dependency]] = {each.kind: each for each in Dependency.__subclasses__()}

@@ -19,7 +19,7 @@ from hatch_precompile.looking import attribute, dict_of, has, is_a, module_of
 from hatch_precompile.lower.inputs.kinds import Dependency, Value
 from hatch_precompile.lower.inputs.origin import is_librarys
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import inputs
 from hatch_precompile.tracing import Assumed, closure_of
 
 __all__ = ["Reading"]
@@ -37,7 +37,6 @@ class Reading:
         self.files: set[str] = set()
         self._assumed = assumed
         self._namer = namer
-        self._runtime = runtime("dependencies.inputs")
         self._names = frozenset().union(*map(_names, assumed.helpers))
         # A flag that says that something was done, a counter: other calls find another value.
         self.stored = frozenset(name for code in assumed.helpers for name in _stored(code))
@@ -90,7 +89,7 @@ class Reading:
                 if not way and known and (other, names) not in self._modules:
                     self._modules.add((other, names))
                     yield from self._read(other, (), dict_of(value), names)
-            elif (found := self._runtime.mark(value, True)) != self._runtime.type_name(type(value)):
+            elif (found := inputs.mark(value, True)) != inputs.type_name(type(value)):
                 yield Value(module, steps, found)
             else:
                 yield from self._held(module, steps, value, depth)

@@ -43,7 +43,7 @@ from hatch_precompile.lower.inputs.origin import is_python, is_torch
 from hatch_precompile.lower.inputs.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
 from hatch_precompile.lower.parametrized import made_for_one_object
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import inputs, references
 from hatch_precompile.tracing import Asked, Assumed, Call, einops_was_prepared
 from hatch_precompile.tracing.guardtree import GuardNode
 
@@ -216,7 +216,6 @@ class _Writer:
         self.tree = tree
         self.namer = namer
         self.reading = reading
-        self.runtime = runtime("dependencies.inputs")
         self._covered: set[int] = set()  # what of the objects a record has the content of
 
     def helpers(self) -> Iterator[Dependency]:
@@ -270,7 +269,7 @@ class _Writer:
 
     def classes(self) -> Iterator[Dependency]:
         names = self._names()
-        taken = set(map(self.runtime.class_name, self._taking_part()))
+        taken = set(map(inputs.class_name, self._taking_part()))
         bases: dict[tuple[str, Any], int] = {}
         rows = []
         for cls in self._taking_part():
@@ -286,9 +285,9 @@ class _Writer:
                     NAME_IT,
                 ) from None
             numbers = []
-            for base in filter(self.runtime.is_described, cls.__mro__):
-                name = self.runtime.class_name(base)
-                has = self.runtime.described(base, names)
+            for base in filter(inputs.is_described, cls.__mro__):
+                name = inputs.class_name(base)
+                has = inputs.described(base, names)
                 if has or name in taken:
                     numbers.append(bases.setdefault((name, has), len(bases)))
                     self._covered.update(id(dict_of(base)[key]) for key, _ in has)
@@ -296,8 +295,8 @@ class _Writer:
             rows.append(ClassRow(module, tuple(steps), tuple(numbers)))
         if rows:
             rows.sort(key=lambda row: repr(dataclasses.astuple(row)))
-            classes = [runtime("values.references").resolve(row.module, row.steps) for row in rows]
-            registered = self.runtime.registered(dict(enumerate(classes)))
+            classes = [references.resolve(row.module, row.steps) for row in rows]
+            registered = inputs.registered(dict(enumerate(classes)))
             yield Classes(tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 
     def lacking(self) -> Iterator[LackingClass]:
@@ -311,12 +310,12 @@ class _Writer:
         """Python looks these up on classes by itself. Of the program's own, which may get more of them."""
         bases = {base for each in self._taking_part() for base in each.__mro__}
         for cls in self._named(bases):
-            if self.runtime.is_described(cls) and not self._needs_no_row(cls):
+            if inputs.is_described(cls) and not self._needs_no_row(cls):
                 yield SpecialMethods(cls, tuple(sorted(SPECIAL & dict_of(cls).keys())))
 
     def _named(self, classes: set[type]) -> Iterator[type]:
         """Those that another process can find. One that torch's parametrize makes is known by its parts."""
-        for cls in sorted(classes, key=self.runtime.type_name):
+        for cls in sorted(classes, key=inputs.type_name):
             with contextlib.suppress(Unsupported):
                 self.namer.reference(cls)
                 if not made_for_one_object(cls) and not _is_compilers(cls):
@@ -345,8 +344,8 @@ class _Writer:
                     found[node.value] = None
         for cls in list(found):
             found[type(cls)] = None
-        kept = [cls for cls in found if self.runtime.is_described(cls) and not _is_compilers(cls)]
-        return sorted(kept, key=self.runtime.type_name)
+        kept = [cls for cls in found if inputs.is_described(cls) and not _is_compilers(cls)]
+        return sorted(kept, key=inputs.type_name)
 
     def _needs_no_row(self, cls: type) -> bool:
         if made_for_one_object(cls):
@@ -366,8 +365,8 @@ class _Writer:
                 self._covered.add(id(value))
                 yield Table(module, name, *self._looked_up(value))
                 continue
-            found = self.runtime.mark(value, True)
-            opaque = found == self.runtime.type_name(type(value)) and module_of(type(value)) != "typing"
+            found = inputs.mark(value, True)
+            opaque = found == inputs.type_name(type(value)) and module_of(type(value)) != "typing"
             if opaque and dict_of(value):
                 raise Unsupported(
                     f"{module}.{name}, a {qualname_of(type(value))} of the standard library, is in the trace",
@@ -387,7 +386,7 @@ class _Writer:
             *self.assumed.classes,
             *(type(node.value) for node in nodes_of(self.tree) if node.leaves),
         }
-        name, mark = self.runtime.type_name, self.runtime.table_mark
+        name, mark = inputs.type_name, inputs.table_mark
         entries = ((name(cls), mark(table[cls])) for cls in met & table.keys())
         return tuple(sorted(entries)), tuple(sorted(map(name, met - table.keys())))
 

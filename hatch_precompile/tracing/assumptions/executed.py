@@ -23,7 +23,7 @@ from torch._library import autograd, simple_registry
 
 import hatch_precompile
 from hatch_precompile.looking import attribute, dict_of, is_a
-from hatch_precompile.runtime import runtime
+from hatch_precompile.runtime import errors
 from hatch_precompile.tracing.assumptions.identities import objects_apart
 from hatch_precompile.tracing.assumptions.results import (
     asked_environment,
@@ -258,7 +258,7 @@ def _is_programs(filename: str) -> bool:
 @functools.cache
 def _passed_over() -> tuple[str, ...]:
     """Where this package's own code lies, and that of `_MACHINERY`."""
-    ours = [str(Path(module.__file__ or "").parent) for module in (hatch_precompile, runtime("errors"))]
+    ours = [str(Path(module.__file__ or "").parent) for module in (hatch_precompile, errors)]
     specs = [spec for name in _MACHINERY if (spec := importlib.util.find_spec(name))]
     folders = [place for spec in specs for place in spec.submodule_search_locations or ()]
     files = [spec.origin for spec in specs if not spec.submodule_search_locations and spec.origin]
