@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from hatch_precompile.backends import variants_for_this_machine
+from hatch_precompile.backends import built_here, variants_for_this_machine
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.writer import built_with, part_of, write_bundle, write_runtime
 from hatch_precompile.capture.parent import CHILD as CAPTURE
@@ -100,6 +100,10 @@ def build_bundle(
     config, notes = with_recorded_calls(config, root or Path.cwd(), table)
     for note in notes:
         report(note)
+    variants = built_here(config.variants)
+    if others := [name for name in config.variants if name not in variants]:
+        report(f"left out, for another kind of machine: {', '.join(others)}")
+        config = replace(config, variants=tuple(variants))
     try:
         with (
             stopping_children(),

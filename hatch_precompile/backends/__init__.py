@@ -11,7 +11,15 @@ from functools import cache
 from hatch_precompile.backends.base import Backend, Variant
 from hatch_precompile.errors import ConfigError
 
-__all__ = ["backend", "backends_of", "every", "known", "most_demanding", "variants_for_this_machine"]
+__all__ = [
+    "backend",
+    "backends_of",
+    "built_here",
+    "every",
+    "known",
+    "most_demanding",
+    "variants_for_this_machine",
+]
 
 
 @cache
@@ -43,6 +51,15 @@ def backends_of(name: str, device: str = "cpu") -> list[Backend]:
 def most_demanding(names: Collection[str]) -> Iterator[str]:
     """Of these variants the most demanding of each backend, where it is not for any machine."""
     return filter(None, (each.most_demanding(names) for each in every()))
+
+
+def built_here(names: Sequence[str]) -> list[str]:
+    """Of these variants those that are not for another kind of machine: a project may declare some for each.
+    All where none is left, of which `variants_for_this_machine` says what is wrong."""
+    here = platform.machine()
+    owners = {name: [each for each in every() if name in each.variants] for name in names}
+    left = [name for name in names if not owners[name] or any(here in each.machines for each in owners[name])]
+    return left or list(names)
 
 
 def variants_for_this_machine(names: Sequence[str], table: str = "") -> list[Variant]:

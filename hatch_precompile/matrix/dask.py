@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hatch_precompile.backends import most_demanding
+from hatch_precompile.backends import built_here, most_demanding
 from hatch_precompile.errors import BuildError
 from hatch_precompile.events import Event, read_events
 from hatch_precompile.matrix.cell import BuiltCell, Task, build_cell
@@ -49,7 +49,7 @@ class DaskPool:
             self._client: Any = Client(address, timeout=_CONNECTING, set_as_default=False)
         except (OSError, ValueError) as error:
             raise BuildError(f"no scheduler of Dask answers at {address}: {error}") from error
-        resources = dict.fromkeys(most_demanding(variants), 1)
+        resources = dict.fromkeys(most_demanding(built_here(variants)), 1)
         for level in resources:
             self._check_workers(level)
         needed = {"resources": resources} if resources else {}

@@ -38,7 +38,7 @@ def _platform(platforms: Mapping[Path, set[str]]) -> str:
         if own != its and {machine for machine, _ in policies} != {_policy(next(iter(its)))[0]}:
             raise BuildError(
                 f"{first} is for {', '.join(sorted(its))} and {wheel} for {', '.join(sorted(own))}: "
-                "one wheel cannot be for both; merge those of each system by themselves"
+                "one wheel cannot be for both; merge those of each machine by themselves"
             )
         oldest.append(min(policies, key=lambda policy: policy[1]))
     machine, glibc = max(oldest, key=lambda policy: policy[1])

@@ -17,7 +17,7 @@ import torch
 from torch._inductor import cpu_vec_isa
 
 import hatch_precompile.backends
-from hatch_precompile.backends import backend, every, most_demanding, variants_for_this_machine
+from hatch_precompile.backends import backend, built_here, every, most_demanding, variants_for_this_machine
 from hatch_precompile.backends.aarch64.levels import highest
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.backends.x86_64.levels import EXTENSIONS, Instructions, needed
@@ -223,6 +223,34 @@ class TestWhatAnArmProcessorHas:
     @pytest.mark.skipif(platform.machine() != "aarch64", reason="what this processor has, on 64-bit Arm")
     def test_this_one(self) -> None:
         assert "asimd" in runtime("backends.aarch64").here()
+
+
+class TestVariantsOfSeveralMachines:
+    """One table for builds on each."""
+
+    NAMES = ("x86-64-v2", "armv8-a", "x86-64-v3", "armv8.2-a")
+
+    @pytest.mark.parametrize(
+        ("machine", "left"),
+        [
+            ("x86_64", ["x86-64-v2", "x86-64-v3"]),
+            ("aarch64", ["armv8-a", "armv8.2-a"]),
+            ("riscv64", [*NAMES]),
+        ],
+    )
+    def test_each_builds_its_own(
+        self, machine: str, left: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+        assert built_here(self.NAMES) == left
+        assert built_here(["native", *self.NAMES]) == (["native", *left] if len(left) == 2 else ["native"])
+
+    def test_one_that_is_not_known_is_not_left_out(self) -> None:
+        assert built_here(["x86-64-v9", "armv8-a"]) == ["x86-64-v9"]
+
+    def test_where_none_is_for_this_one_the_build_says_so(self) -> None:
+        with pytest.raises(ConfigError, match=r'variants: "armv8-a" cannot be built on x86_64'):
+            variants_for_this_machine(built_here(["armv8-a"]))
 
 
 def test_no_backend_is_for_some_machines(monkeypatch: pytest.MonkeyPatch) -> None:

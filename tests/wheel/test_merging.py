@@ -7,6 +7,7 @@ import csv
 import hashlib
 import itertools
 import json
+import platform
 import sysconfig
 import zipfile
 from collections.abc import Callable
@@ -41,6 +42,8 @@ from tests.wheel.cells import (
     write,
 )
 from tests.wheel.conftest import TORCH, Built, run
+
+OTHER_MACHINE = "x86_64" if platform.machine() == "aarch64" else "aarch64"
 
 MATRIX = list(itertools.product((HERE, ELSEWHERE), (OLDER, TORCH)))
 NAMES = [name_of(python, torch) for python, torch in MATRIX]
@@ -430,12 +433,13 @@ class TestRefused:
     def test_what_is_not_there(self, tmp_path: Path) -> None:
         refused([tmp_path / "missing.whl"], tmp_path / "out", r"there is no wheel .*missing\.whl")
 
-    def test_another_system(self, built: Built, cells: list[Path], tmp_path: Path) -> None:
-        platform = built.wheel.stem.split("-")[-1]
-        change = replace_in(f"{INFO}WHEEL", platform.encode(), b"macosx_14_0_arm64")
-        name = cells[0].name.replace(platform, "macosx_14_0_arm64")
-        other = changed(cells[0], tmp_path / name, change)
-        refused([cells[1], other], tmp_path / "out", "one wheel cannot be for both")
+    @pytest.mark.parametrize("other", ["macosx_14_0_arm64", f"manylinux_2_27_{OTHER_MACHINE}"])
+    def test_another_system(self, built: Built, cells: list[Path], tmp_path: Path, other: str) -> None:
+        own = built.wheel.stem.split("-")[-1]
+        change = replace_in(f"{INFO}WHEEL", own.encode(), other.encode())
+        wheel = changed(cells[0], tmp_path / cells[0].name.replace(own, other), change)
+        said = f"{other}.*: one wheel cannot be for both; merge those of each machine by themselves"
+        refused([cells[1], wheel], tmp_path / "out", said)
 
     def test_what_would_replace_one_of_its_parts(self, cells: list[Path]) -> None:
         before = cells[0].read_bytes()

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ def commands_of(job: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.usefixtures("commands")
-def test_the_workflow_makes_one_wheel(project: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_workflow_makes_one_wheel_for_each_kind_of_machine(project: Path, tmp_path: Path) -> None:
     jobs = yaml.safe_load((REPOSITORY / "docs" / "workflow.yml").read_text("utf-8"))["jobs"]
     assert [jobs[name].get("needs") for name in ("plan", "build", "merge")] == [None, "plan", "build"]
 
@@ -51,23 +53,38 @@ def test_the_workflow_makes_one_wheel(project: Path, tmp_path: Path) -> None:
     shell(command, project, GITHUB_OUTPUT=str(tmp_path / "output"))
     key, _, value = (tmp_path / "output").read_text().strip().partition("=")
     assert jobs["plan"]["outputs"] == {key: f"${{{{ steps.plan.outputs.{key} }}}}"}
-    assert jobs["build"]["strategy"] == {"matrix": f"${{{{ fromJSON(needs.plan.outputs.{key}) }}}}"}
+    matrix = jobs["build"]["strategy"]["matrix"]
+    assert matrix.pop("cell") == f"${{{{ fromJSON(needs.plan.outputs.{key}) }}}}"
+    assert matrix == jobs["merge"]["strategy"]["matrix"] == {"machine": ["ubuntu-24.04", "ubuntu-24.04-arm"]}
+    assert jobs["build"]["runs-on"] == "${{ matrix.machine }}"
 
     (command,) = commands_of(jobs["build"])
     upload = jobs["build"]["steps"][-1]["with"]
     download = jobs["merge"]["steps"][0]["with"]
     merging = tmp_path / "merging"
-    for cell in json.loads(value)["include"]:
-        checkout = tmp_path / f"checkout-{cell['name']}"
+
+    def filled(text: str, machine: str, cell: str = "") -> str:
+        return text.replace("${{ matrix.machine }}", machine).replace("${{ matrix.cell }}", cell)
+
+    # This machine is one of the kinds; an artifact of the other is not among those that are merged.
+    (here, there) = matrix["machine"]
+    for cell in json.loads(value):
+        checkout = tmp_path / f"checkout-{cell}"
         shutil.copytree(project, checkout)
-        shell(command.replace("${{ matrix.name }}", cell["name"]), checkout)
+        shell(filled(command, here, cell), checkout)
         (wheel,) = checkout.glob(upload["path"])
-        artifact = merging / download["path"] / upload["name"].replace("${{ matrix.name }}", cell["name"])
+        name = filled(upload["name"], here, cell)
+        assert fnmatch(name, filled(download["pattern"], here))
+        assert not fnmatch(filled(upload["name"], there, cell), filled(download["pattern"], here))
+        assert not fnmatch(name, filled(download["pattern"], there))
+        artifact = merging / download["path"] / name
         artifact.mkdir(parents=True)
         shutil.copy(wheel, artifact)
 
     (command,) = commands_of(jobs["merge"])
     shell(command, merging)
+    name = jobs["merge"]["steps"][-1]["with"]["name"]
+    assert filled(name, here) != name
     (wheel,) = merging.glob(jobs["merge"]["steps"][-1]["with"]["path"])
     assert [each.cell for each in find_cells(str(wheel))] == CELLS
 
