@@ -8,7 +8,6 @@ frames.
 from __future__ import annotations
 
 import _warnings
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -18,9 +17,6 @@ from typing import Any
 from ..values.references import COMPILED, original
 
 __all__ = ["Warnings"]
-
-
-_OF_RUNTIMES = f"{os.sep}_precompiled{os.sep}"
 
 
 class Warnings:
@@ -120,8 +116,9 @@ def _is_compiled(frame: FrameType) -> bool:
 
 
 def _is_runtimes(frame: FrameType) -> bool:
-    """Whether it is code of such a runtime, of any wheel."""
-    return _OF_RUNTIMES in frame.f_code.co_filename
+    """Whether it is code of such a runtime, of any wheel. By the module: where that lies says nothing."""
+    name = frame.f_globals.get("__name__")
+    return type(name) is str and "._precompiled." in name
 
 
 WHOLE = True

@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -101,6 +102,26 @@ class TestManifest:
         (tmp_path / "manifest.json").write_text(content)
         with pytest.raises(Unfit, match=f"this runtime reads {FORMAT}"):
             manifests.read_manifest(str(tmp_path))
+
+
+def test_entrypoints_of_one_target_have_the_same_counts(tmp_path: Path) -> None:
+    """A call of the target does not say which of them is meant."""
+
+    class Shared:
+        record: ClassVar = {"qualname": "Net.forward"}
+        entries: ClassVar = [SimpleNamespace(hits=3, ready=True)]
+
+    frame = {"module": "m", "qualname": "Net.forward", "heads": "h", "entries": [{}], "functions": []}
+    entrypoint = {"target": "m:Net", "activate": "call", "on_miss": "eager", "home": ["m", []], "frames": [0]}
+    given = {"frames": [frame], "entrypoints": [{"name": name, **entrypoint} for name in "ab"]}
+    (tmp_path / "manifest.json").write_text(json.dumps({**WHOLE, **given}))
+    made = installation.Installation(str(tmp_path), "package", "", None)
+    made.variant, shared = "plain", Shared()
+    made.entrypoints = {name: SimpleNamespace(frames=[shared], misses={shared: 2}) for name in "ab"}
+    made.manifest["built_with"] |= {"python": "3.11", "torch": "2.13.0"}
+    told = status_of(made)["entrypoints"]
+    assert told["a"] == told["b"]
+    assert (told["a"]["entries"], told["a"]["hits"], told["a"]["misses"]) == (1, 3, 2)
 
 
 class TestLeftOut:
@@ -252,7 +273,13 @@ class TestVariantsByCapability:
 
 class TestParts:
     @pytest.mark.parametrize("missing", [True, False])
-    @pytest.mark.parametrize("file", ["backends/__init__.py", "backends/x86_64/__init__.py"])
+    @pytest.mark.parametrize(
+        "file",
+        [
+            *("backends/__init__.py", "backends/x86_64/__init__.py", "calling/__init__.py"),
+            *("loading/__init__.py", "torch_internals/__init__.py", "values/__init__.py"),
+        ],
+    )
     def test_a_file_of_a_folder_that_is_cut_or_missing_is_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, missing: bool
     ) -> None:
@@ -263,7 +290,7 @@ class TestParts:
         text = damaged.read_text().replace("WHOLE = True", "")
         damaged.unlink() if missing else damaged.write_text(text)
         monkeypatch.syspath_prepend(str(tmp_path))
-        for name in ("backends", "backends.x86_64"):
+        for name in ("backends", "backends.x86_64", "calling", "loading", "torch_internals", "values"):
             importlib.import_module(f"{package}.{name}")
         errors = importlib.import_module(f"{package}.errors")
         with pytest.raises(errors.Unfit, match=f"{damaged.parent if missing else damaged} is damaged"):

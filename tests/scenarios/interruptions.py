@@ -26,8 +26,9 @@ IDS = torch.tensor([[1, 2, 3]])
 
 
 _NEEDED = (
-    *("explaining.overview", "backends", f"backends.{platform.machine()}", "calling.serving"),
-    *("loading.entries", "graphs.callers", "explaining.explanation", "explaining.advice", "calling.misses"),
+    *("explaining", "explaining.overview", "backends", f"backends.{platform.machine()}", "calling.serving"),
+    *("loading.entries", "loading.guards", "dependencies", "graphs", "graphs.callers"),
+    *("explaining.explanation", "explaining.advice", "calling.misses"),
 )
 
 
