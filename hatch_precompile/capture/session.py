@@ -204,8 +204,8 @@ class _Session:
     def _say_where_precision_has_no_effect(self) -> None:
         if any(backend(variant.backend).multiplies_bfloat16(variant) for variant in self.variants):
             return
-        text = 'float32-matmul-precision = "medium" has no effect: no variant is for processors with bfloat16'
-        others = [f'"{name}" is' for each in backends_of("") for name in each.in_bfloat16]
+        text = 'float32-matmul-precision = "medium" has no effect: no variant makes layers bfloat16'
+        others = [f'"{name}" does' for each in backends_of("") for name in each.in_bfloat16]
         self.report(Event(step="note", text="; ".join([text, *others])))
 
     def _compile_guards(self) -> None:

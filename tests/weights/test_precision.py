@@ -329,6 +329,6 @@ def test_a_build_says_where_it_has_no_effect(tmp_path: Path) -> None:
     build_entrypoints("broken", [table], sources, tmp_path / "work", said.append, variants=["x86-64"])
     (line,) = [line for line in said if "no effect" in line]
     assert line == (
-        'fine: float32-matmul-precision = "medium" has no effect: no variant is for processors with '
-        'bfloat16; "x86-64-v4-bf16" is'
+        'fine: float32-matmul-precision = "medium" has no effect: no variant makes layers '
+        'bfloat16; "x86-64-v4-bf16" does'
     )
