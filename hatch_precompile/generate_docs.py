@@ -1,7 +1,7 @@
 """Writes what is made from the code: `python -m hatch_precompile.generate_docs`, in a checkout.
 
 From config/model.py: config/schema.json, and the lists of keys in docs/configuration.md. From
-lower/inputs/table.py: docs/inputs.md. Tests compare them.
+lower/dependencies/table.py: docs/inputs.md. Tests compare them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec.structs import FieldInfo
 from hatch_precompile.config import Config, Dimension, Entrypoint, Matrix
 from hatch_precompile.config.reading import describe
 from hatch_precompile.config.schema import describe_fields, table_schema
-from hatch_precompile.lower.inputs.table import inputs_page
+from hatch_precompile.lower.dependencies.table import inputs_page
 
 __all__ = ["schema_text", "with_keys"]
 

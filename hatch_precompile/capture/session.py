@@ -42,11 +42,11 @@ from hatch_precompile.events import Event
 from hatch_precompile.inductor import CompiledGraph, Numbers, capture_settings, compile_graph
 from hatch_precompile.lower.bytecode import lower_code, portable_code
 from hatch_precompile.lower.conditions import conditions_of, require_free
+from hatch_precompile.lower.dependencies.kinds import Dependency
+from hatch_precompile.lower.dependencies.writer import Memory, dependencies_of
 from hatch_precompile.lower.entries import LoweredEntry, write_entry
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards.function import lower_guards
-from hatch_precompile.lower.inputs.kinds import Dependency
-from hatch_precompile.lower.inputs.writer import Memory, inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.lower.size_conditions import size_conditions
@@ -112,7 +112,7 @@ class _Session:
         self.resume_records: list[ResumeRecord] = []
         self.conditions: dict[str, Conditions] = {}
         self.native_guards = NativeGuards()
-        self.inputs: list[Dependency] = []
+        self.dependencies: list[Dependency] = []
         self.memory: list[Memory] = []  # of each graph
         self.obstacles: dict[int, Unsupported] = {}  # of graphs, by number: why it cannot be carried
         self.bare = 0  # entries of calls without an operation
@@ -183,7 +183,7 @@ class _Session:
             resumes=self.resume_records,
             seconds=round(time.perf_counter() - started, 3),
             skipped=list(self.skipped.values()),
-            made_from={**origin, "sources": sources_of(self.inputs)},
+            made_from={**origin, "sources": sources_of(self.dependencies)},
             conditions=self.conditions,
             with_gradients=self.with_gradients,
             cases=cases,
@@ -526,10 +526,10 @@ class _Session:
         tree = self.recorder.tree(trace.root)
         traced = [code for code in trace.traced if code not in self.resumes]
         namer = Namer(trace.frame_globals, trace.injected)
-        inputs = inputs_of(trace.code, traced, trace.assumed, tree, namer, self.resumes)
+        dependencies = dependencies_of(trace.code, traced, trace.assumed, tree, namer, self.resumes)
         memory = [self.memory[number] for _, number in graphs.values()]
-        inputs = replaced(inputs, memory=tuple(each for each in memory if each.written))
-        guards = lower_guards(tree, trace.frame_globals, trace.injected, inputs, trace.numbers)
+        dependencies = replaced(dependencies, memory=tuple(each for each in memory if each.written))
+        guards = lower_guards(tree, trace.frame_globals, trace.injected, dependencies, trace.numbers)
         if trace.code in self.frames or not self.frames:
             require_free(tree, self.entrypoint.dynamic_numbers)
         number = sum(map(len, self.frames.values()))
@@ -544,10 +544,10 @@ class _Session:
         if trace.code not in self.frames:
             self.frames[trace.code] = []
             self.frame_names[trace.code] = self._name_frame(trace, tree)
-        self.inputs += inputs.records
+        self.dependencies += dependencies.at_load
         numbers = sorted(graph for _, graph in graphs.values())
         entry = LoweredEntry(
-            number, trace.code.co_qualname, self.sample, guards, code, inputs.records, numbers
+            number, trace.code.co_qualname, self.sample, guards, code, dependencies.at_load, numbers
         )
         record = write_entry(entry, self.directory, self.entrypoint.name, trace.dispatch, self.native_guards)
         self.frames[trace.code].append(record)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.lower.bytecode import LoweredCode
+from hatch_precompile.lower.dependencies.kinds import Dependency, modules_referred_to
 from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
 from hatch_precompile.lower.guards.words import words_of
-from hatch_precompile.lower.inputs.kinds import Dependency, modules_referred_to
 from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.records import GUARDS, MARSHAL, CapturedEntry
 
@@ -32,7 +32,7 @@ class LoweredEntry:
     sample: int
     guards: LoweredGuards
     code: LoweredCode
-    inputs: tuple[Dependency, ...]
+    dependencies: tuple[Dependency, ...]
     graphs: list[int]
 
 
@@ -64,8 +64,10 @@ def write_entry(
         "state": guards.state,
         "dispatch": dispatch,
         "globals": code.globals,
-        "inputs": tuple(each.encoded() for each in entry.inputs),
-        "modules": modules_named(guards.constants, list(code.globals.values()), inputs=entry.inputs),
+        "inputs": tuple(each.encoded() for each in entry.dependencies),
+        "modules": modules_named(
+            guards.constants, list(code.globals.values()), dependencies=entry.dependencies
+        ),
     }
     record = CapturedEntry(
         data=f"{place}.entry",
@@ -88,6 +90,6 @@ def write_entry(
     return record
 
 
-def modules_named(*constants: Any, inputs: Iterable[Dependency] = ()) -> tuple[str, ...]:
-    """Every module that a reference in encoded constants starts from, and those of the inputs."""
-    return tuple(sorted(modules_referred_to(constants).union(*(each.modules() for each in inputs))))
+def modules_named(*constants: Any, dependencies: Iterable[Dependency] = ()) -> tuple[str, ...]:
+    """Every module that a reference in encoded constants starts from, and those of dependencies."""
+    return tuple(sorted(modules_referred_to(constants).union(*(each.modules() for each in dependencies))))

@@ -26,7 +26,7 @@ import torch
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.inductor.operators import backward_of, operator_name
 from hatch_precompile.looking import attribute, class_name, dict_of, is_a, is_exactly, modules, qualname_of
-from hatch_precompile.lower.inputs.origin import is_python, is_torch
+from hatch_precompile.lower.dependencies.origin import is_python, is_torch
 from hatch_precompile.runtime import references
 from hatch_precompile.tracing.guardtree import GuardNode
 

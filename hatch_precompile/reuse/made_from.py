@@ -25,7 +25,7 @@ from hatch_precompile.entrypoints.call import Sample
 from hatch_precompile.entrypoints.description import described
 from hatch_precompile.errors import BuildError
 from hatch_precompile.inductor import compiler_settings
-from hatch_precompile.lower.inputs.kinds import Dependency, Function, dependency
+from hatch_precompile.lower.dependencies.kinds import Dependency, Function, dependency
 from hatch_precompile.outside.effects import refusing_effects
 from hatch_precompile.records import CAPTURE, Capture
 from hatch_precompile.runtime import inputs, references

@@ -2,7 +2,7 @@
 
 Dynamo's guards cover what can change within one process. The rest is an input of the entry, one record for
 each: code that was inlined, what classes have, the environment, answers of functions. The table of the kinds
-is hatch_precompile/lower/inputs/table.py, and docs/inputs.md the page made from it.
+is hatch_precompile/lower/dependencies/table.py, and docs/inputs.md the page made from it.
 """
 
 from __future__ import annotations

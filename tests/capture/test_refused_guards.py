@@ -18,8 +18,8 @@ import torch
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.conditions import require_free
+from hatch_precompile.lower.dependencies.writer import Dependencies
 from hatch_precompile.lower.guards.function import lower_guards
-from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.tracing import tracing_frames
 from hatch_precompile.tracing.guardtree import GuardNode, GuardRecorder, Leaf, Relation
 
@@ -175,7 +175,7 @@ def test_globals_that_are_no_modules() -> None:
 def test_an_object_that_must_be_another_one_and_is_not_reached() -> None:
     root, _ = tree({"n": 1.0})
     with pytest.raises(Unsupported, match=r"the trace needs .* to be another object than others"):
-        lower_guards(root, globals(), {}, Inputs(apart=(("L['x']", "L['y']"),)))
+        lower_guards(root, globals(), {}, Dependencies(apart=(("L['x']", "L['y']"),)))
 
 
 def tree(

@@ -15,8 +15,8 @@ from packaging.version import Version
 
 from hatch_precompile.errors import BuildError
 from hatch_precompile.inductor import capture_settings
+from hatch_precompile.lower.dependencies.writer import dependencies_of
 from hatch_precompile.lower.guards.function import function_codes, lower_guards
-from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import FrameTrace, dispatch_keys, graph_break_reasons, tracing_frames
@@ -77,8 +77,8 @@ def captured(
         tree = recorder.tree(trace.root)
         try:
             namer = Namer(trace.frame_globals, trace.injected)
-            inputs = inputs_of(trace.code, trace.traced, trace.assumed, tree, namer)
-            lowered = lower_guards(tree, trace.frame_globals, trace.injected, inputs)
+            dependencies = dependencies_of(trace.code, trace.traced, trace.assumed, tree, namer)
+            lowered = lower_guards(tree, trace.frame_globals, trace.injected, dependencies)
         except BuildError as error:
             failed.append(error)
             return
@@ -90,7 +90,7 @@ def captured(
             "dispatch": keys,
         }
         records, data = marshal.loads(
-            marshal.dumps((tuple(each.encoded() for each in inputs.records), data), 2)
+            marshal.dumps((tuple(each.encoded() for each in dependencies.at_load), data), 2)
         )
         cells = tuple(types.CellType() for _ in trace.code.co_freevars)
         signature = inspect.signature(types.FunctionType(trace.code, {}, None, None, cells))

@@ -1,6 +1,6 @@
 """What an entry rests on, changed between the build and the call: it must not be served then.
 
-hatch_precompile/lower/inputs/table.py has the table of all inputs, which names the tests here.
+hatch_precompile/lower/dependencies/table.py has the table of all inputs, which names the tests here.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from torch.nn.attention import SDPBackend
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.inductor import capture_settings
+from hatch_precompile.lower.dependencies import kinds
+from hatch_precompile.lower.dependencies.writer import dependencies_of
 from hatch_precompile.lower.entries import modules_named
-from hatch_precompile.lower.inputs import kinds
-from hatch_precompile.lower.inputs.writer import inputs_of
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import Assumed, tracing_frames
@@ -666,7 +666,7 @@ def test_modules_of_inputs_are_imported_and_words_are_none() -> None:
         kinds.EnvironmentVariable("function", "classes"),
         kinds.AnsweredCall(["ref", "other", (), ""], ["tuple"], ["dict"], 1, "other.asked"),
     )
-    named = modules_named((("function", "word", "or", "two"),), inputs=inputs)
+    named = modules_named((("function", "word", "or", "two"),), dependencies=inputs)
     assert named == ("of.classes", "other", "package.module")
 
 
@@ -699,5 +699,5 @@ def test_an_object_that_no_guard_knows_stops_the_build() -> None:
     value = things.Bystander()
     root = GuardNode("root", None, "", None, None)
     with pytest.raises(Unsupported) as stopped:
-        inputs_of(zero.__code__, [], Assumed(objects={id(value): value}), root, Namer(globals()))
+        dependencies_of(zero.__code__, [], Assumed(objects={id(value): value}), root, Namer(globals()))
     assert str(stopped.value).startswith("an object of the class Bystander is in the trace, without a guard")

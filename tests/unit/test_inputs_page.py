@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_precompile.lower.inputs.table import GROUPS, INPUTS, Group, Input, inputs_page
+from hatch_precompile.lower.dependencies.table import GROUPS, ROWS, Group, Row, inputs_page
 from hatch_precompile.runtime import runtime
 
 ROOT = Path(__file__).parents[2]
@@ -18,11 +18,11 @@ def test_the_page_is_that_of_the_table() -> None:
 
 
 def test_every_kind_that_the_runtime_compares_is_in_the_table() -> None:
-    assert {each.kind for each in INPUTS} - {""} == set(runtime("dependencies.inputs")._CHECKS)
+    assert {each.kind for each in ROWS} - {""} == set(runtime("dependencies.inputs")._CHECKS)
 
 
-@pytest.mark.parametrize("each", INPUTS, ids=lambda each: each.what[:40])
-def test_the_test_it_names_is_there(each: Input) -> None:
+@pytest.mark.parametrize("each", ROWS, ids=lambda each: each.what[:40])
+def test_the_test_it_names_is_there(each: Row) -> None:
     file, *names = each.test.split("::")
     source = (ROOT / file).read_text()
     for name in names:
@@ -37,6 +37,6 @@ def test_each_has_its_test_on_the_page(group: Group) -> None:
     page = " ".join((ROOT / "docs/inputs.md").read_text().split())
     above = {test.rpartition("::")[2] for test in group.tests}
     assert all(f"`{test}`" in page for test in above)
-    for each in group.inputs:
+    for each in group.rows:
         assert each.test in group.tests or f"(`{each.test}`)" in page
         assert each.test not in group.tests or each.kept

@@ -204,7 +204,12 @@ OF_KNOWN_THINGS = {
     },
     "hatch_precompile": {
         *("capture/frame_names.py", "cli/explain_call.py", "lower/bytecode.py", "lower/parametrized.py"),
-        *("lower/guards/subclasses.py", "lower/guards/text.py", "lower/inputs/ran.py", "lower/names.py"),
+        *(
+            "lower/guards/subclasses.py",
+            "lower/guards/text.py",
+            "lower/dependencies/ran.py",
+            "lower/names.py",
+        ),
         *("reuse/made_from.py", "entrypoints/finding.py", "entrypoints/workload.py", "verify/samples.py"),
     },
 }

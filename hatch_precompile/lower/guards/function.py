@@ -16,8 +16,16 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.dependencies.writer import Dependencies
 from hatch_precompile.lower.guards.access import access, is_activated, require_container
 from hatch_precompile.lower.guards.checks import Assign, Function, Kind, Unwrap
+from hatch_precompile.lower.guards.dependencies import (
+    require_apart,
+    require_dependencies,
+    require_hooks,
+    require_lacking,
+    require_memory,
+)
 from hatch_precompile.lower.guards.expressions import (
     AnyOf,
     Attribute,
@@ -28,20 +36,12 @@ from hatch_precompile.lower.guards.expressions import (
     from_python,
     literal,
 )
-from hatch_precompile.lower.guards.inputs import (
-    require_apart,
-    require_hooks,
-    require_inputs,
-    require_lacking,
-    require_memory,
-)
 from hatch_precompile.lower.guards.keys import ask_for_keys_alone
 from hatch_precompile.lower.guards.leaves import require_leaf
 from hatch_precompile.lower.guards.modules import is_late, require_if_imported
 from hatch_precompile.lower.guards.subclasses import are_checked_by_names
 from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.guards.text import GuardText, unsupported
-from hatch_precompile.lower.inputs.writer import Inputs
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import torch_private
 from hatch_precompile.tracing import is_compiler
@@ -94,19 +94,19 @@ def lower_guards(
     root: GuardNode,
     frame_globals: dict[str, Any],
     injected: dict[str, Any],
-    inputs: Inputs | None = None,
+    dependencies: Dependencies | None = None,
     numbers: Sequence[str] = (),
 ) -> LoweredGuards:
     """Generate the guard function of one recorded tree.
 
-    `injected` maps the names dynamo put into the frame's globals to their values; `inputs`: what dynamo took
-    for constant and may change between calls; `numbers`: conditions on those that were traced for any value.
-    Raises `Unsupported`, with dynamo's words for the check and its
-    source line, for any it cannot carry.
+    `injected` maps the names dynamo put into the frame's globals to their values; `dependencies`: what dynamo
+    took for constant and may change between calls; `numbers`: conditions on those that were traced for any
+    value. Raises `Unsupported`, with dynamo's words for the check and its source line, for one that it cannot
+    carry.
     """
-    inputs = inputs or Inputs()
-    ask_for_keys_alone(root, inputs.asked)
-    return _Writer(root, frame_globals, injected, inputs, numbers).write()
+    dependencies = dependencies or Dependencies()
+    ask_for_keys_alone(root, dependencies.asked)
+    return _Writer(root, frame_globals, injected, dependencies, numbers).write()
 
 
 def function_codes(source: str, filename: str) -> tuple[CodeType, ...]:
@@ -123,15 +123,15 @@ class _Writer:
         root: GuardNode,
         frame_globals: dict[str, Any],
         injected: dict[str, Any],
-        inputs: Inputs,
+        dependencies: Dependencies,
         numbers: Sequence[str],
     ) -> None:
         self.root = root
         self.numbers = numbers
-        self.inputs = inputs
+        self.dependencies = dependencies
         self.frame_globals = frame_globals
         self.injected = injected
-        self.text = GuardText(Namer(frame_globals, injected), inputs.variadic)
+        self.text = GuardText(Namer(frame_globals, injected), dependencies.variadic)
         self.state = ""
         self._variables: dict[int, Variable | Constant] = {}
         self._by_source: dict[str, Variable | Constant] = {}
@@ -152,12 +152,12 @@ class _Writer:
         self._sizes_first()
         self.text.end_stub()
         self._torch_state()
-        require_inputs(self.text, self.inputs)
+        require_dependencies(self.text, self.dependencies)
         for child in children:
             if id(child) not in set(map(id, small)):
                 self._visit(child)
-        if self.inputs.called:
-            require_hooks(self.text, self.root, self._variables, self.inputs.called)
+        if self.dependencies.called:
+            require_hooks(self.text, self.root, self._variables, self.dependencies.called)
         tensors = require_tensors(self.text, self._tensors, self.root.relations)
         for relation in self.root.relations:
             self._relation(relation)
@@ -166,9 +166,9 @@ class _Writer:
                 self._expression(leaf)
         for text in self.numbers:
             self.text.require(self._tree(text, None), "NUMBERS")
-        require_apart(self.text, self.inputs, self._by_source)
-        require_memory(self.text, self.inputs, self._by_source)
-        require_lacking(self.text, self.inputs, self.frame_globals)
+        require_apart(self.text, self.dependencies, self._by_source)
+        require_memory(self.text, self.dependencies, self._by_source)
+        require_lacking(self.text, self.dependencies, self.frame_globals)
         return LoweredGuards(
             functions=tuple(self.text.functions()),
             stub=self.text.stub(),

@@ -1,6 +1,6 @@
-"""What an entry rests on besides its guards, as records that templates/dependencies/inputs.py compares.
+"""What an entry depends on besides its guards, which templates/dependencies/inputs.py compares.
 
-Each thing that the trace took for constant becomes a record, is covered by one, or stops the build.
+Each thing that the trace took for constant becomes a dependency, is covered by one, or stops the build.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import dict_of, file_of, is_a, module_of, qualname_of
-from hatch_precompile.lower.inputs.functions import FunctionRecords, nodes_of
-from hatch_precompile.lower.inputs.kinds import (
+from hatch_precompile.lower.dependencies.functions import FunctionDependencies, nodes_of
+from hatch_precompile.lower.dependencies.kinds import (
     Absent,
     AnsweredCall,
     Builtins,
@@ -39,15 +39,15 @@ from hatch_precompile.lower.inputs.kinds import (
     Table,
     file_dependency,
 )
-from hatch_precompile.lower.inputs.origin import is_python, is_torch
-from hatch_precompile.lower.inputs.ran import Reading
+from hatch_precompile.lower.dependencies.origin import is_python, is_torch
+from hatch_precompile.lower.dependencies.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import inputs, references
 from hatch_precompile.tracing import Asked, Assumed, Call, einops_was_prepared
 from hatch_precompile.tracing.guardtree import GuardNode
 
-__all__ = ["SPECIAL", "Inputs", "Memory", "inputs_of"]
+__all__ = ["SPECIAL", "Dependencies", "Memory", "dependencies_of"]
 
 
 # How a class answers to Python itself: looked up on it without any name in the code.
@@ -105,8 +105,8 @@ class Memory:
 
 
 @dataclasses.dataclass(frozen=True)
-class Inputs:
-    """records: compared when the entry is loaded; the rest is asked at each call as well.
+class Dependencies:
+    """at_load: compared when the entry is loaded; the rest is asked at each call as well.
 
     environment: the variables that were read; state: functions with what they answered; called: ids of the
     modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword,
@@ -116,7 +116,7 @@ class Inputs:
     memory: of each graph that writes to inputs
     """
 
-    records: tuple[Dependency, ...] = ()
+    at_load: tuple[Dependency, ...] = ()
     environment: tuple[EnvironmentVariable, ...] = ()
     state: tuple[Call, ...] = ()
     called: frozenset[int] = frozenset()
@@ -131,15 +131,15 @@ class Inputs:
     memory: tuple[Memory, ...] = ()
 
 
-def inputs_of(
+def dependencies_of(
     code: CodeType,
     traced: Sequence[CodeType],
     assumed: Assumed,
     tree: GuardNode,
     namer: Namer,
     resumes: Container[CodeType] = (),
-) -> Inputs:
-    """The inputs of one frame's entry.
+) -> Dependencies:
+    """Those of one frame's entry.
 
     traced: the code objects that dynamo says it traced; resumes: code that dynamo has made itself
 
@@ -152,10 +152,10 @@ def inputs_of(
             obstacle.advice,
         )
     reading = Reading(assumed, namer)
-    functions = FunctionRecords(assumed, tree, namer, reading)
+    functions = FunctionDependencies(assumed, tree, namer, reading)
     writer = _Writer(assumed, tree, namer, reading)
     environment = tuple(EnvironmentVariable(*each) for each in sorted(assumed.environment.items()))
-    records = [
+    at_load = [
         *functions.of_code([each for each in [code, *traced] if each not in resumes]),
         *writer.helpers(),
         *writer.classes(),
@@ -170,8 +170,8 @@ def inputs_of(
         *map(writer.call, assumed.calls),
     ]
     state = [call for call in assumed.calls if call.state and call.function.__name__ not in _STEADY]
-    return Inputs(
-        tuple(records),
+    return Dependencies(
+        tuple(at_load),
         environment,
         tuple(state),
         frozenset(assumed.called),
@@ -216,7 +216,7 @@ class _Writer:
         self.tree = tree
         self.namer = namer
         self.reading = reading
-        self._covered: set[int] = set()  # what of the objects a record has the content of
+        self._covered: set[int] = set()  # objects whose content is compared
 
     def helpers(self) -> Iterator[Dependency]:
         """What code that ran while tracing has read."""
@@ -360,7 +360,7 @@ class _Writer:
         for (module, name), where in sorted(self.assumed.names.items()):
             value = dict_of(sys.modules[module]).get(name)
             if value is os.environ or is_a(value, FunctionType, type, type(os), type(len)):
-                continue  # the environment and functions have records of their own
+                continue  # the environment and functions are dependencies of their own
             if type(value) is dict and value and all(is_a(key, type) for key in value):
                 self._covered.add(id(value))
                 yield Table(module, name, *self._looked_up(value))

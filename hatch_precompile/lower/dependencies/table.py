@@ -2,7 +2,7 @@
 
 Guards cover the values that dynamo takes for variable. The rest it takes for constant, or does not note that
 it was not there. The places where it does so are watched in tracing/assumptions/; writer.py makes
-a record of each thing, and templates/dependencies/inputs.py compares it.
+a dependency (kinds.py) of each thing, and templates/dependencies/inputs.py compares it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-__all__ = ["GROUPS", "INPUTS", "Group", "Input", "inputs_page"]
+__all__ = ["GROUPS", "ROWS", "Group", "Row", "inputs_page"]
 
 _CHANGED = "tests/inputs/test_inputs.py::test_what_has_changed_before_the_first_call_is_not_served"
 _EXECUTED = "tests/inputs/test_executed.py::test_what_has_changed_before_the_first_call_is_not_served"
@@ -22,7 +22,7 @@ _WIDTH = 120
 
 
 @dataclass(frozen=True)
-class Input:
+class Row:
     """One kind of thing that an entry depends on.
 
     kind: of the record in an entry, "" where it is no record; what: the thing; kept: what of it is compared,
@@ -43,7 +43,7 @@ class Group:
 
     heading: str
     text: str
-    inputs: tuple[Input, ...]
+    rows: tuple[Row, ...]
     tests: tuple[str, ...] = ()
 
 
@@ -55,21 +55,21 @@ _AT_LOAD = Group(
     "`test_what_has_changed_before_the_first_call_is_not_served` in `tests/inputs/test_inputs.py` and "
     "`tests/inputs/test_executed.py`.",
     (
-        Input(
+        Row(
             "function",
             "Code that was traced: functions, methods, properties, what a decorator wraps",
             "bytecode, constants, names, default arguments; no file names, no line numbers",
             _CHANGED,
             "a decorated function",
         ),
-        Input(
+        Row(
             "function",
             "Methods that Python generates (dataclasses, named tuples)",
             "found in the class that has them; their defaults and free variables count",
             _CHANGED,
             "a frozen dataclass default",
         ),
-        Input(
+        Row(
             "function",
             "Code that dynamo runs instead of tracing it: functions marked with "
             "`torch.compiler.allow_in_graph`, "
@@ -79,20 +79,20 @@ _AT_LOAD = Group(
             _CHANGED,
             "the helper of an allowed function",
         ),
-        Input(
+        Row(
             "value",
             "Globals that such code reads, of any module, and attributes of objects among them",
             "their values; of dicts and lists the source file",
             _EXECUTED,
             "a global of another module",
         ),
-        Input(
+        Row(
             "file",
             "Lambdas that a module hands to a registry, such as `Library.impl`, where nothing names them",
             "the module's whole source file",
             "tests/inputs/test_inputs.py::test_a_lambda_that_a_registry_holds_counts_with_its_file",
         ),
-        Input(
+        Row(
             "classes",
             "Attributes of classes that are numbers, text, constants of torch, enumeration members, "
             "patterns, "
@@ -101,48 +101,48 @@ _AT_LOAD = Group(
             _CHANGED,
             "a class attribute",
         ),
-        Input(
+        Row(
             "operator",
             "Operators of `torch.library`",
             "their schemas, which have default values",
             "tests/inputs/test_executed.py::test_the_schema_of_an_operator",
         ),
-        Input(
+        Row(
             "object",
             "Members of enumerations and patterns of `re`",
             "the name, and the value or text",
             _CHANGED,
             "a member looked up by value",
         ),
-        Input(
+        Row(
             "global",
             "Globals of Python's standard library, on which dynamo puts no guard",
             "their values",
             _CHANGED,
             "a global of the standard library",
         ),
-        Input(
+        Row(
             "path",
             "Those that are paths, such as `tempfile.tempdir`, unless below Python's own folder",
             "the path",
             _CHANGED,
             "a path of the standard library",
         ),
-        Input(
+        Row(
             "table",
             "Tables by class of the standard library, such as `copyreg.dispatch_table`",
             "what they have for the classes of the trace, or that it is nothing",
             _EXECUTED,
             "a way of copying",
         ),
-        Input(
+        Row(
             "attribute",
             "Docstrings and annotations that the code reads",
             "their content",
             _EXECUTED,
             "annotations",
         ),
-        Input(
+        Row(
             "call",
             "`importlib.metadata.version`, functions marked `can_constant_fold_through`, questions about "
             "hardware",
@@ -150,21 +150,21 @@ _AT_LOAD = Group(
             _CHANGED,
             "a library's version",
         ),
-        Input(
+        Row(
             "call",
             "Functions marked with `torch.compiler.assume_constant_result`",
             "the answer; they are called again",
             _CHANGED,
             "an assumed constant",
         ),
-        Input(
+        Row(
             "installed",
             "`importlib.util.find_spec`",
             "whether it found something",
             _CHANGED,
             "a module that is not installed",
         ),
-        Input("", "Files of the wheel", "sha256", "tests/wheel/test_damage.py"),
+        Row("", "Files of the wheel", "sha256", "tests/wheel/test_damage.py"),
     ),
     (_CHANGED, _EXECUTED),
 )
@@ -174,7 +174,7 @@ _AT_BOTH = Group(
     "At load it is as above, at a later call a miss. Tests, if no other is named: those above, and "
     "`test_what_may_change_between_calls_is_asked_at_each`.",
     (
-        Input(
+        Row(
             "classes",
             "How names are found on classes: those of guarded values, of objects made in the trace, "
             "enumerations",
@@ -184,35 +184,35 @@ _AT_BOTH = Group(
             _CHANGED,
             "an override",
         ),
-        Input(
+        Row(
             "classes",
             "Methods of torch's own classes that dynamo knows and does not trace, such as `Module.__call__`",
             "their code; at each call only which function the call of modules is",
             _CHANGED,
             "the call of all modules",
         ),
-        Input(
+        Row(
             "builtins",
             "Builtins such as `round`",
             "that no global hides them",
             _EXECUTED,
             "a global that hides a builtin",
         ),
-        Input(
+        Row(
             "absent",
             "Attributes that modules and functions do not have, where the code asks for them",
             "that they are not there",
             _EXECUTED,
             "an attribute that was tried",
         ),
-        Input(
+        Row(
             "environment",
             'Variables of the environment: `os.environ["K"]`, `.get`, `in`, `os.getenv`',
             "the value, or that it is not set",
             _AT_CALL,
             "a variable read by get",
         ),
-        Input(
+        Row(
             "call",
             "Functions about the process whose answer dynamo puts into the graph, such as "
             "`torch.distributed.is_initialized`",
@@ -220,7 +220,7 @@ _AT_BOTH = Group(
             _AT_CALL,
             "distributed",
         ),
-        Input(
+        Row(
             "",
             "Functions, operators and classes that are compared by identity, such as `torch.relu`",
             "a name, and what kind of thing it names",
@@ -237,13 +237,13 @@ _AT_CALLS = Group(
     "`test_it_is_not_served_where_it_is_there` "
     "in `tests/inputs/test_asked.py`.",
     (
-        Input(
+        Row(
             "",
             "Arguments, attributes of objects, globals, closures, torch's state: whatever dynamo guards",
             "dynamo's guards",
             "tests/differential/test_differential.py",
         ),
-        Input(
+        Row(
             "",
             "Sets, tuples, dicts and numbers among these",
             "their types, those of all that they hold, and the order (none of sets of text and of objects): "
@@ -251,32 +251,32 @@ _AT_CALLS = Group(
             "and True are equal",
             "tests/differential/test_differential.py::TestAlike::test_what_is_equal_and_not_alike",
         ),
-        Input(
+        Row(
             "",
             "Numpy arrays among these, of which dynamo looks at the tensor that they become",
             "the class, and that they can be written to",
             "tests/differential/test_differential.py::test_what_becomes_the_same_tensor_is_refused",
         ),
-        Input(
+        Row(
             "",
             "Numbers traced for any value, `dynamic-numbers`, and what the graph computes of them",
             "that they fit into 64 bits, and into the type of a tensor they meet, and that Python raises "
             "nothing",
             "tests/language/test_programs.py::TestNumbers::test_they_are_as_in_eager_code",
         ),
-        Input(
+        Row(
             "",
             "What an object's `__dict__` has, where the code asks",
             "the names",
             "tests/inputs/test_executed.py::test_what_an_object_does_not_have_may_come",
         ),
-        Input(
+        Row(
             "",
             'Keys that the code asked a dict for in vain, as in `try: cfg["gain"]`, `except KeyError`',
             "that they are not there",
             _ASKED,
         ),
-        Input(
+        Row(
             "",
             "Attributes for which an object's class, a base of it or `__getattr__` answered, or nobody: "
             "methods, "
@@ -284,7 +284,7 @@ _AT_CALLS = Group(
             "that neither the object's `__dict__`, nor a class before the one that answered has them",
             _ASKED,
         ),
-        Input(
+        Row(
             "",
             "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), and those that "
             "it "
@@ -292,19 +292,19 @@ _AT_CALLS = Group(
             "that they are not the same object",
             _ASKED,
         ),
-        Input(
+        Row(
             "",
             "The order of keywords, where the code goes through them, also after handing them on",
             "the order",
             _ASKED,
         ),
-        Input(
+        Row(
             "",
             "Memory of tensors that the call writes to",
             "that no other tensor of the graph lies there",
             "tests/capture/test_memory.py::test_what_shares_memory_with_what_is_written_is_refused",
         ),
-        Input(
+        Row(
             "",
             "Hooks on modules that are called in the trace, global ones too",
             "which functions they are",
@@ -319,13 +319,13 @@ _AT_IMPORT = Group(
     "When the package is imported",
     "Where it differs, none of the wheel's entries is installed, with one warning.",
     (
-        Input(
+        Row(
             "",
             "torch: its own code without a name, its operators, kernels that it brings",
             "version and source revision",
             "tests/wheel/test_unfit.py",
         ),
-        Input(
+        Row(
             "",
             "Python: bytecode, classes that are built in",
             "minor version and magic number; code of the standard library as other code",
@@ -338,14 +338,14 @@ _NEVER = Group(
     "What does no harm",
     "The call is served.",
     (
-        Input(
+        Row(
             "classes",
             "Attributes and methods that the trace never looked up",
             "",
             _UNUSED,
             "a replaced method that is not called",
         ),
-        Input(
+        Row(
             "prepared",
             "The cache of einops, which dynamo fills before it looks at it, and loading an entry fills too",
             "",
@@ -355,12 +355,12 @@ _NEVER = Group(
 )
 
 GROUPS = (_AT_IMPORT, _AT_LOAD, _AT_BOTH, _AT_CALLS, _NEVER)
-INPUTS = tuple(each for group in GROUPS for each in group.inputs)
+ROWS = tuple(each for group in GROUPS for each in group.rows)
 
 
 _HEAD = """# What an entry depends on
 
-<!-- Made from hatch_precompile/lower/inputs/table.py by `make reference`. Change it there. -->
+<!-- Made from hatch_precompile/lower/dependencies/table.py by `make reference`. Change it there. -->
 
 A trace rests on every answer that the program's objects gave it: "this value", "no such key", "another
 object", "in this order". Dynamo guards values. It does not guard what cannot change within its process,
@@ -379,11 +379,11 @@ def inputs_page() -> str:
 
 
 def _section(group: Group) -> str:
-    items = "".join(f"{_filled(_item(each, group.tests), '  ')}\n" for each in group.inputs)
+    items = "".join(f"{_filled(_item(each, group.tests), '  ')}\n" for each in group.rows)
     return f"## {group.heading}\n\n{_filled(group.text)}\n\n{items}"
 
 
-def _item(each: Input, named: tuple[str, ...]) -> str:
+def _item(each: Row, named: tuple[str, ...]) -> str:
     text = f"- **{each.what}**" + (f": {each.kept}" if each.kept else "")
     return text if each.test in named else f"{text} (`{each.test}`)"
 

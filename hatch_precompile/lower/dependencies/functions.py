@@ -1,4 +1,4 @@
-"""Records of functions: the code that was traced or ran while tracing, and what of their closures counts."""
+"""Functions: the code that was traced or ran while tracing, and what of their closures counts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import attribute, class_name, dict_of, is_a, modules
-from hatch_precompile.lower.inputs.kinds import Attribute, Dependency, Function, file_dependency
-from hatch_precompile.lower.inputs.origin import is_python, is_torch
-from hatch_precompile.lower.inputs.ran import Reading
+from hatch_precompile.lower.dependencies.kinds import Attribute, Dependency, Function, file_dependency
+from hatch_precompile.lower.dependencies.origin import is_python, is_torch
+from hatch_precompile.lower.dependencies.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain, naming
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import inputs, references
@@ -22,12 +22,12 @@ from hatch_precompile.tracing import Assumed, closure_of
 from hatch_precompile.tracing.guardtree import GuardNode
 from hatch_precompile.tracing.tensors import shapes_kernel
 
-__all__ = ["FunctionRecords", "nodes_of"]
+__all__ = ["FunctionDependencies", "nodes_of"]
 
 Owners = dict[CodeType | FunctionType, tuple[type, tuple[Any, ...]]]
 
 
-class FunctionRecords:
+class FunctionDependencies:
     """Of one frame's trace. Raises Unsupported for a function that another process could not find."""
 
     def __init__(self, assumed: Assumed, tree: GuardNode, namer: Namer, reading: Reading) -> None:

@@ -1,4 +1,4 @@
-"""Records of what code that ran while dynamo traced has read: its answers are in the trace, without a guard.
+"""What code that ran while dynamo traced has read: its answers are in the trace, without a guard.
 
 Which names it mentions is known, and not of what it asked for them: all are compared that have a value.
 """
@@ -16,8 +16,8 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import attribute, dict_of, has, is_a, module_of
-from hatch_precompile.lower.inputs.kinds import Dependency, Value
-from hatch_precompile.lower.inputs.origin import is_librarys
+from hatch_precompile.lower.dependencies.kinds import Dependency, Value
+from hatch_precompile.lower.dependencies.origin import is_librarys
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import inputs
 from hatch_precompile.tracing import Assumed, closure_of
@@ -31,7 +31,7 @@ _STORING = {"STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF", "DELETE_GLOBAL", "DELET
 
 
 class Reading:
-    """Of one trace. `files` has, when the records were made, modules whose text says what is not compared."""
+    """Of one trace. `files` has, at the end, modules whose text says what is not compared."""
 
     def __init__(self, assumed: Assumed, namer: Namer) -> None:
         self.files: set[str] = set()

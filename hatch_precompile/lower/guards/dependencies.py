@@ -9,6 +9,7 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.looking import is_a
+from hatch_precompile.lower.dependencies.writer import SPECIAL, Dependencies
 from hatch_precompile.lower.guards.expressions import (
     Constant,
     Keyword,
@@ -20,24 +21,23 @@ from hatch_precompile.lower.guards.expressions import (
     literal,
 )
 from hatch_precompile.lower.guards.text import GuardText
-from hatch_precompile.lower.inputs.writer import SPECIAL, Inputs
 from hatch_precompile.runtime import inputs
 from hatch_precompile.tracing.guardtree import GuardNode
 
-__all__ = ["require_apart", "require_inputs", "require_hooks", "require_lacking", "require_memory"]
+__all__ = ["require_apart", "require_dependencies", "require_hooks", "require_lacking", "require_memory"]
 
 
 # Dynamo's name for a value, and the variable that it is in.
 Reached = Mapping[str, Variable | Constant]
 
 
-def require_inputs(text: GuardText, inputs: Inputs) -> None:
+def require_dependencies(text: GuardText, dependencies: Dependencies) -> None:
     """The environment must be as it was, and functions about the process must answer as they did."""
-    for each in inputs.environment:
+    for each in dependencies.environment:
         text.require(Name("environment").call(literal(each.name)).equals(literal(each.value)), "ENVIRONMENT")
-    if inputs.draws:
+    if dependencies.draws:
         text.require(Negation(Name("in_checkpoint").call()), "CHECKPOINT")
-    for call in inputs.state:
+    for call in dependencies.state:
         function = text.constant(call.function, None, call.where)
         given = [text.constant(value, None, call.where) for value in call.args]
         named = [Keyword(name, text.constant(value, None, call.where)) for name, value in call.kwargs.items()]
@@ -45,21 +45,21 @@ def require_inputs(text: GuardText, inputs: Inputs) -> None:
         text.require(text.alike(answer, call.value, None, call.where), "PROCESS_STATE")
 
 
-def require_apart(text: GuardText, inputs: Inputs, by_source: Reached) -> None:
+def require_apart(text: GuardText, dependencies: Dependencies, by_source: Reached) -> None:
     """Objects that the trace has told apart must be two here, too."""
-    pairs = [(_reached(one, by_source), _reached(other, by_source)) for one, other in inputs.apart]
+    pairs = [(_reached(one, by_source), _reached(other, by_source)) for one, other in dependencies.apart]
     in_order = {tuple(sorted(pair, key=str)) for pair in pairs}
     for one, other in sorted(in_order, key=lambda pair: tuple(map(str, pair))):
         text.require(one.compared("is not", other), "IDENTITY")
-    copied = [by_source[name] for name in inputs.copied if name in by_source]
+    copied = [by_source[name] for name in dependencies.copied if name in by_source]
     if len(copied) > 1:
         ids = display([Name("id").call(each) for each in copied], "{}")
         text.require(Name("len").call(ids).equals(literal(len(copied))), "COPIED")
 
 
-def require_memory(text: GuardText, inputs: Inputs, by_source: Reached) -> None:
+def require_memory(text: GuardText, dependencies: Dependencies, by_source: Reached) -> None:
     """What a graph writes to must be in the memory of no other tensor that it takes."""
-    for each in inputs.memory:
+    for each in dependencies.memory:
         lists = [
             display([_reached(name, by_source) for name in names]) for names in (each.written, each.others)
         ]
@@ -77,17 +77,17 @@ def _reached(source: str, by_source: Reached) -> Variable | Constant:
     return by_source[source]
 
 
-def require_lacking(text: GuardText, inputs: Inputs, frame_globals: dict[str, Any]) -> None:
+def require_lacking(text: GuardText, dependencies: Dependencies, frame_globals: dict[str, Any]) -> None:
     """A module or a class must not have got a name that the trace did not find there: it would be found
     before a builtin, and before what a base has or `__getattr__` answers."""
-    for module in inputs.hiding:
+    for module in dependencies.hiding:
         here = Name("G") if module.own is frame_globals else text.constant(module.own, None, "")
         text.require(lacks(here, literal(module.names)), "ABSENT_GLOBAL")
-    for each in inputs.lacking:
+    for each in dependencies.lacking:
         cls = text.constant(each.cls, None, "")
         lacking = Name("class_lacks").call(cls, literal(each.bases), literal(each.names))
         text.require(lacking, "ABSENT_IN_CLASS")
-    for has in inputs.special:
+    for has in dependencies.special:
         special = text.constant(SPECIAL, None, "")
         just = Name("class_has").call(text.constant(has.cls, None, ""), special, literal(has.names))
         text.require(just, "SPECIAL_METHODS")
