@@ -22,7 +22,13 @@ from hatch_precompile.inductor.architecture import with_settings_of
 from hatch_precompile.inductor.autograd import Wrappers
 from hatch_precompile.inductor.divisions import unchecked_division
 from hatch_precompile.inductor.heavy_values import heavy_values_kept
-from hatch_precompile.inductor.layers.weights import WATCHED, Plan, computed, prepared_inputs, separate
+from hatch_precompile.inductor.layers.weights import (
+    WATCHED,
+    PrepackGraph,
+    computed,
+    prepared_inputs,
+    separate,
+)
 from hatch_precompile.inductor.libraries import kernel_paths, libraries_made
 from hatch_precompile.inductor.operators import python_operators_called_directly
 from hatch_precompile.inductor.python_wrapper import NotPortable, portable_wrapper
@@ -50,7 +56,7 @@ class CompiledGraph:
     libraries, python: variant -> shared library or, where inductor's C++ wrapper refused the graph, the
     Python one
     constants: tensors that these want after the inputs, by the names that a Python wrapper has for them
-    plans: variant -> what its library takes in the place of weights that do not change
+    prepack_graphs: variant -> what its library takes in the place of weights that do not change
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where it cannot be
     called without them
     readable: the FX graph as text; changed: the inputs whose memory a call writes to, in the library or
@@ -62,7 +68,7 @@ class CompiledGraph:
     libraries: dict[str, Path]
     python: dict[str, PythonWrapper]
     constants: dict[str, torch.Tensor]
-    plans: dict[str, Plan]
+    prepack_graphs: dict[str, PrepackGraph]
     readable: str
     backward: CompiledGraph | None = None
     wrapping: bytes = b""
@@ -103,7 +109,7 @@ def compile_graph(
         function = compile_fx(gm, list(example_inputs), inner_compile=inner_compile)
     forward, backward = inner_compile.forward, inner_compile.backward
     around = wrappers.finish(has_backward=backward is not None)
-    hidden = around.record.hidden_weights and bool(forward.plans)
+    hidden = around.record.hidden_weights and bool(forward.prepack_graphs)
     graph = forward.finished(replace(around.record, disable_grad=disable_grad, hidden_weights=hidden))
     return function, dataclasses.replace(
         graph,
@@ -123,7 +129,7 @@ class _Part:
         self.libraries: dict[str, Path] = {}
         self.python: dict[str, PythonWrapper] = {}
         self.why_python = ""
-        self.plans: dict[str, Plan] = {}
+        self.prepack_graphs: dict[str, PrepackGraph] = {}
         self.rounded: dict[str, str] = {}
         self.constants: dict[str, torch.Tensor] = {}
         self.inputs = self.outputs = 0
@@ -140,7 +146,9 @@ class _Part:
             rounded=self.rounded,
             why_python=self.why_python,
         )
-        return CompiledGraph(record, self.libraries, self.python, self.constants, self.plans, self.readable)
+        return CompiledGraph(
+            record, self.libraries, self.python, self.constants, self.prepack_graphs, self.readable
+        )
 
 
 class _InnerCompile:
@@ -187,7 +195,7 @@ class _InnerCompile:
                 prepack = partial(compiler.prepack, variant=variant, bfloat16=bfloat16)
                 separated = separate(given, inputs, weights, prepack)
                 if separated is not None:
-                    taken, part.plans[variant.name] = separated
+                    taken, part.prepack_graphs[variant.name] = separated
                     its_settings = _settings_after(separated[1], settings)
             inference = bool(settings.get("is_inference"))
             compiler.rewrite(given.graph, variant, bfloat16=bfloat16, inference=inference)
@@ -195,18 +203,18 @@ class _InnerCompile:
                 part.rounded[variant.name] = rounded
             again = first is not None
             compiled = self._compile(part, variant, compiler, given, taken, its_settings, again=again)
-            if variant.name in part.python and variant.name in part.plans:
+            if variant.name in part.python and variant.name in part.prepack_graphs:
                 # The Python wrapper unpacks panels and points by itself.
-                part.plans[variant.name] = part.plans[variant.name].the_same_everywhere()
+                part.prepack_graphs[variant.name] = part.prepack_graphs[variant.name].the_same_everywhere()
             first = first or compiled
             if compiled.output_strides != first.output_strides:
                 self.give_up(f"the variant {variant.name} returns other strides")
             part.inputs, part.constants = len(taken), dict(compiled.constants or {})
             if compiled.inputs_to_check:
                 self.give_up("its inputs would have to be realigned")
-        plan = part.plans.get(self.variants[0].name)
-        if plan is not None:
-            _compute_first(plan, first)
+        prepack_graph = part.prepack_graphs.get(self.variants[0].name)
+        if prepack_graph is not None:
+            _compute_first(prepack_graph, first)
         return first
 
     def _compile(
@@ -254,23 +262,23 @@ def _values(gm: Any) -> tuple[list[Any], list[Any]]:
     return outputs, inputs
 
 
-def _settings_after(plan: Plan, settings: dict[str, Any]) -> dict[str, Any]:
+def _settings_after(prepack_graph: PrepackGraph, settings: dict[str, Any]) -> dict[str, Any]:
     """Inductor's settings for the inputs that the graph has after what depends on weights alone was taken
     out."""
     weights = set(settings.get("static_input_idxs", ()))
-    kept, all_of_them = len(plan.kept), len(plan.kept) + len(plan.outputs)
-    static = [place for place, number in enumerate(plan.kept) if number in weights]
+    kept, all_of_them = len(prepack_graph.kept), len(prepack_graph.kept) + len(prepack_graph.outputs)
+    static = [place for place, number in enumerate(prepack_graph.kept) if number in weights]
     return {**settings, "static_input_idxs": [*static, *range(kept, all_of_them)]}
 
 
-def _compute_first(plan: Plan, compiled: Any) -> None:
+def _compute_first(prepack_graph: PrepackGraph, compiled: Any) -> None:
     """Have what was compiled take the inputs that the graph had."""
     library = compiled.current_callable
 
     def call(inputs: list[Any]) -> Any:
         given = list(inputs)
         inputs.clear()
-        return library([*(given[number] for number in plan.kept), *computed(plan, given)])
+        return library([*(given[number] for number in prepack_graph.kept), *computed(prepack_graph, given)])
 
     compiled.current_callable = call
 
@@ -303,7 +311,7 @@ def _compile_variant(
         give_up(problem)
     _require_a_call(inner)
     spare = _copied(inner)
-    more = WATCHED if variant in part.plans else ""
+    more = WATCHED if variant in part.prepack_graphs else ""
     try:
         _require_handles(inner)
         with libraries_made(give_up, operators, more) as made, python_operators_called_directly():

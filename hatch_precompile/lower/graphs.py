@@ -37,9 +37,9 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
     # The folders are the build machine's own.
     readable = re.sub(r"# File: .*?/(?=[^/\n]+:\d+ in )", "# File: ", graph.readable)
     (directory / f"{name}.txt").write_text(readable)
-    weights = {variant: f"{name}-{variant}.weights" for variant in graph.plans}
-    for variant, plan in graph.plans.items():
-        content = (plan.kept, plan.steps, plan.outputs, plan.watched)
+    weights = {variant: f"{name}-{variant}.weights" for variant in graph.prepack_graphs}
+    for variant, prepack in graph.prepack_graphs.items():
+        content = (prepack.kept, prepack.steps, prepack.outputs, prepack.watched)
         (directory / weights[variant]).write_bytes(marshal.dumps(content, MARSHAL))
     if graph.wrapping:
         (directory / f"{name}.wrapping").write_bytes(graph.wrapping)

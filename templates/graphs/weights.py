@@ -3,7 +3,7 @@
 The instance does not know of it. What was computed is kept for as long as the memory of its weights lives,
 and holds for these very tensors: another parameter, another version of one, or other memory is noticed at the
 next call. What writes into that memory without torch's counting it is noticed where it changes the numbers
-that are looked at (_looked_at). The plan is made by hatch_precompile/inductor/layers/weights.py.
+that are looked at (_looked_at). The prepack graph is made by hatch_precompile/inductor/layers/weights.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["FixedWeights", "NotFinite", "computed", "load_steps"]
 
 
 def computed(steps: Sequence[Any], outputs: Sequence[int], inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """Run the steps of a plan on a graph's inputs, and return the tensors of `outputs`. Raises NotFinite."""
+    """Run the steps of a prepack graph on inputs, and return the tensors of `outputs`. Raises NotFinite."""
     results: list[torch.Tensor] = []
     with undisturbed():
         for name, args, kwargs in steps:
@@ -68,7 +68,7 @@ def _finite(weight: torch.Tensor) -> torch.Tensor:
 
 
 def load_steps(steps: Sequence[Any]) -> None:
-    """Import what has the steps of a plan that are backends' own, as `x86_64:in_panels`."""
+    """Import what has the steps of a prepack graph that are backends' own, as `x86_64:in_panels`."""
     for backend in {name.partition(":")[0] for name, *_ in steps if ":" in name}:
         _steps_of(backend)
 
@@ -267,7 +267,7 @@ def stop_watching() -> None:
 
 
 class FixedWeights:
-    """A graph's library with a plan."""
+    """A graph's library with a prepack graph."""
 
     def __init__(
         self,

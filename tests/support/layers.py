@@ -57,8 +57,12 @@ def compiled(
     assert not graph.obstacle
     for library in graph.libraries.values():  # it is the same in each build
         assert b" at 0x" not in library.read_bytes()
-    plan = graph.plans.get(of.name)  # None: this processor takes the weights as they are
-    return torch.no_grad()(lambda: made[0](*given)), graph, [name for name, *_ in plan.steps] if plan else []
+    prepack = graph.prepack_graphs.get(of.name)  # None: this processor takes the weights as they are
+    return (
+        torch.no_grad()(lambda: made[0](*given)),
+        graph,
+        [name for name, *_ in prepack.steps] if prepack else [],
+    )
 
 
 def in_the_other_way(call: Any, graph: CompiledGraph, of: Variant) -> Any:

@@ -107,7 +107,8 @@ class Compiled:
         (self.graph,) = graphs
         assert not self.graph.obstacle and not self.graph.record.why_python
         self.steps = {
-            variant: [name for name, *_ in plan.steps] for variant, plan in self.graph.plans.items()
+            variant: [name for name, *_ in prepack.steps]
+            for variant, prepack in self.graph.prepack_graphs.items()
         }
 
 

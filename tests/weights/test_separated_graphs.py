@@ -121,8 +121,8 @@ def compiled(model: nn.Module, *inputs: torch.Tensor) -> tuple[CompiledGraph, An
         answer = torch.compile(model.eval(), backend=backend, fullgraph=True)(*inputs)
     (graph,) = graphs
     assert not graph.obstacle and not graph.record.why_python
-    (plan,) = graph.plans.values()
-    return graph, answer, [name for name, *_ in plan.steps]
+    (prepack,) = graph.prepack_graphs.values()
+    return graph, answer, [name for name, *_ in prepack.steps]
 
 
 def test_linear_layers_are_packed_and_what_follows_is_fused(capfd: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_linear_layers_are_packed_and_what_follows_is_fused(capfd: pytest.Captur
         graph, answer, steps = compiled(model, x)
     ran = [line for line in capfd.readouterr().out.splitlines() if ",exec,cpu,inner_product," in line]
     assert steps == ["aten.mul.Tensor", *["mkldnn._reorder_linear_weight.default"] * 2]
-    assert len(graph.plans["here"].outputs) == 3
+    assert len(graph.prepack_graphs["here"].outputs) == 3
     assert len(ran) == 2
     assert "eltwise_gelu_erf" in ran[0] and "binary_add" in ran[1]
     with torch.no_grad():
@@ -321,10 +321,10 @@ def test_computed_weights_are_kept_once_and_as_layers_need_them() -> None:
     torch.manual_seed(0)
     model, inputs = Computing(), (torch.randn(64, 256), torch.randn(2, 8, 16, 16))
     graph, answer, steps = compiled(model, *inputs)
-    (plan,) = graph.plans.values()
+    (prepack,) = graph.prepack_graphs.values()
     assert steps.count("mkldnn._reorder_linear_weight.default") == 2
     assert {"aten.mm.default", "aten.convolution.default"} <= set(steps)
-    assert len(plan.outputs) == 3
+    assert len(prepack.outputs) == 3
     with torch.no_grad():
         torch.testing.assert_close(answer, model(*inputs), atol=1e-4, rtol=1e-4)
 

@@ -266,7 +266,7 @@ def test_it_sees_what_torch_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_
 
     given = {"x": torch.randn(1, 16, 9, 9), "weight": weight}
     graph = save_graph(tmp_path, seen, given, fixed_weights=True)
-    assert graph.python and graph.plans
+    assert graph.python and graph.prepack_graphs
     kernel = next(path for path in sorted(tmp_path.rglob("*.so")))
     assert hasattr(ctypes.PyDLL(str(kernel)), "precompiled_watch")
     call = load_graph(tmp_path)

@@ -120,7 +120,7 @@ def can_be_a_step(node: Any) -> bool:
 
 
 def as_step(node: Any, numbers: dict[Any, int], steps: dict[Any, int]) -> tuple[str, Any, Any]:
-    """A node as the plan has it. numbers: of the graph's inputs; steps: the numbers of those before it."""
+    """A node as a step of the prepack graph. numbers: of the graph's inputs; steps: of nodes before it."""
     if node.target is CAST:  # whose operator is there only once torch's compiler was imported
         tensor, dtype = node.args
         return str(aten._to_copy.default), *_encoded(([tensor], {"dtype": dtype}), numbers, steps)
@@ -137,7 +137,7 @@ _NAMED = {
 
 
 def _encoded(value: Any, numbers: dict[Any, int], steps: dict[Any, int], *, check: bool = False) -> Any:
-    """A value as plain data for the plan. Raises TypeError for one that cannot be such."""
+    """A value as plain data for the prepack graph. Raises TypeError for one that cannot be such."""
     if isinstance(value, torch.fx.Node):
         if check:
             return None

@@ -1,7 +1,7 @@
 """`weights = "fixed"`: what depends on weights alone leaves the graph, to be computed once for each instance.
 
 The graph keeps what is done at each call. What it takes from the other part, such as weights in the layout
-that oneDNN multiplies fastest, it has as more inputs, and the runtime computes those from the plan
+that oneDNN multiplies fastest, it has as more inputs, and the runtime computes those from the prepack graph
 (templates/graphs/weights.py). The nearest relative is AOTInductor's constant graph, which runs once at load.
 Seen in torch 2.13.0 (torch/_inductor/constant_folding.py).
 """
@@ -27,13 +27,13 @@ from hatch_precompile.inductor.layers.steps import (
 from hatch_precompile.inductor.layers.strides import keep_strides
 from hatch_precompile.runtime import weights
 
-__all__ = ["WATCHED", "Plan", "computed", "prepared_inputs", "separate"]
+__all__ = ["WATCHED", "PrepackGraph", "computed", "prepared_inputs", "separate"]
 
 _PREPARED = "precompile_prepared_"
 
 
 @dataclass(frozen=True)
-class Plan:
+class PrepackGraph:
     """What becomes of a graph's inputs at a call.
 
     kept: the numbers of those that the library takes, first
@@ -49,7 +49,7 @@ class Plan:
     outputs: tuple[int, ...]
     watched: tuple[int, ...]
 
-    def the_same_everywhere(self) -> Plan:
+    def the_same_everywhere(self) -> PrepackGraph:
         """The same, with nothing packed as the processor is."""
         steps = ((EVERYWHERE.get(name, name), *arguments) for name, *arguments in self.steps)
         return replace(self, steps=tuple(steps))
@@ -59,7 +59,7 @@ class Plan:
 _OF_ANY = {"finite": "aten.alias.default"}
 
 WATCHED = files(__package__).joinpath("watched.h").read_text("utf-8")
-"""The function of a library with a plan that the runtime looks for changes with."""
+"""The function of a library with a prepack graph that the runtime looks for changes with."""
 
 
 def separate(
@@ -67,12 +67,13 @@ def separate(
     inputs: Sequence[Any],
     weights: Iterable[int],
     prepack: Callable[[Any, set[Any]], None],
-) -> tuple[list[Any], Plan] | None:
+) -> tuple[list[Any], PrepackGraph] | None:
     """Take what depends on weights alone out of a graph, which is changed.
 
     weights: the numbers of the inputs that are parameters and buffers
     prepack: changes a graph, which it is given with the nodes of its weights (`Compiler.prepack`)
-    Returns the inputs that the graph has now, and the plan; None where nothing depends on weights alone.
+    Returns the inputs that the graph has now, and the prepack graph; None where nothing depends on weights
+    alone.
     """
     graph = gm.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
@@ -104,8 +105,10 @@ def separate(
             kept.append(number)
     graph.lint()
     gm.recompile()
-    plan = Plan(tuple(kept), tuple(written), outputs, tuple(sorted(numbers[node] for node in watched)))
-    return [*(inputs[number] for number in kept), *(node.meta["val"] for node in added)], plan
+    prepack_graph = PrepackGraph(
+        tuple(kept), tuple(written), outputs, tuple(sorted(numbers[node] for node in watched))
+    )
+    return [*(inputs[number] for number in kept), *(node.meta["val"] for node in added)], prepack_graph
 
 
 def _written(graph: Any) -> set[Any]:
@@ -191,16 +194,16 @@ def _as_inputs(graph: Any, nodes: Sequence[Any], last: Any) -> list[Any]:
     return added
 
 
-def computed(plan: Plan, inputs: Sequence[Any]) -> list[torch.Tensor]:
+def computed(prepack_graph: PrepackGraph, inputs: Sequence[Any]) -> list[torch.Tensor]:
     """What the library takes after its inputs, as the runtime computes it, of whatever weights."""
-    steps = [(_OF_ANY.get(name, name), *arguments) for name, *arguments in plan.steps]
-    tensors: list[torch.Tensor] = weights.computed(steps, plan.outputs, inputs)
+    steps = [(_OF_ANY.get(name, name), *arguments) for name, *arguments in prepack_graph.steps]
+    tensors: list[torch.Tensor] = weights.computed(steps, prepack_graph.outputs, inputs)
     return tensors
 
 
 @contextlib.contextmanager
 def prepared_inputs() -> Iterator[None]:
-    """Have inductor not look at the strides of what a plan gives: packed weights have none."""
+    """Have inductor not look at the strides of what a prepack graph gives: packed weights have none."""
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
     write = PythonWrapperCodegen.codegen_input_size_asserts
