@@ -9,7 +9,7 @@ from typing import Any
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.suggest.variation import widened
-from hatch_precompile.traffic.reading import Call, Record
+from hatch_precompile.traffic.reading import Call, Recording
 from hatch_precompile.traffic.samples import MOST
 from hatch_precompile.traffic.structures import Structure, in_words, structures_of
 
@@ -50,7 +50,7 @@ class Suggestion:
 
 
 def suggestions(
-    tables: Sequence[Configured], record: Record, *, rare: float
+    tables: Sequence[Configured], record: Recording, *, rare: float
 ) -> tuple[list[Suggestion], list[str]]:
     """For each configured entrypoint with calls in the record; and what is to be noted.
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.outside.records import Line, lines_of
+from hatch_precompile.outside.recorded_calls import Line, lines_of
 
-__all__ = ["Call", "Record", "read_records", "tensors_in", "to_lines"]
+__all__ = ["Call", "Recording", "read_records", "tensors_in", "to_lines"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Record:
+class Recording:
     """What several files hold together. `damaged`: lines that cannot be read; `full`: whether one stopped
     because it was as large as it may become."""
 
@@ -50,7 +50,7 @@ class Record:
     full: bool
 
 
-def read_records(paths: Iterable[Path]) -> Record:
+def read_records(paths: Iterable[Path]) -> Recording:
     """Raises ConfigError for a file that cannot be read, and for one without a single recorded call."""
     calls: dict[tuple[str, str, str], Call] = {}
     damaged = 0
@@ -62,7 +62,7 @@ def read_records(paths: Iterable[Path]) -> Record:
             calls[key] = _added(calls[key], call) if key in calls else call
         damaged += found.damaged
         full = full or found.full
-    return Record(tuple(calls.values()), damaged, full)
+    return Recording(tuple(calls.values()), damaged, full)
 
 
 def to_lines(calls: Iterable[Call]) -> str:

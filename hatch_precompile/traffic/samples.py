@@ -14,7 +14,7 @@ import msgspec
 
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.outside.records import calls_in
+from hatch_precompile.outside.recorded_calls import calls_in
 from hatch_precompile.traffic.reading import read_records
 from hatch_precompile.traffic.structures import in_words, structures_of
 
