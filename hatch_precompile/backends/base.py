@@ -79,7 +79,7 @@ class Compiler:
         """Change a graph of ATen operators to take weights in the layout that layers multiply fastest.
 
         fixed: the nodes of weights that do not change: what is computed of these alone leaves the graph
-        afterwards, and runs once for each instance (inductor/layers/weights.py)
+        afterwards, and runs once for each instance (inductor/prepacking/weights.py)
         bfloat16: whether layers of float32 become such of bfloat16
         """
 

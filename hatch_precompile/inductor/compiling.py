@@ -22,15 +22,15 @@ from hatch_precompile.inductor.architecture import with_settings_of
 from hatch_precompile.inductor.autograd import Wrappers
 from hatch_precompile.inductor.divisions import unchecked_division
 from hatch_precompile.inductor.heavy_values import heavy_values_kept
-from hatch_precompile.inductor.layers.weights import (
+from hatch_precompile.inductor.libraries import kernel_paths, libraries_made
+from hatch_precompile.inductor.operators import python_operators_called_directly
+from hatch_precompile.inductor.prepacking.weights import (
     WATCHED,
     PrepackGraph,
     computed,
     prepared_inputs,
     separate,
 )
-from hatch_precompile.inductor.libraries import kernel_paths, libraries_made
-from hatch_precompile.inductor.operators import python_operators_called_directly
 from hatch_precompile.inductor.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.inductor.rounding import multiplied_as
 from hatch_precompile.records import GraphRecord

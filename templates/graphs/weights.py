@@ -3,7 +3,7 @@
 The instance does not know of it. What was computed is kept for as long as the memory of its weights lives,
 and holds for these very tensors: another parameter, another version of one, or other memory is noticed at the
 next call. What writes into that memory without torch's counting it is noticed where it changes the numbers
-that are looked at (_looked_at). The prepack graph is made by hatch_precompile/inductor/layers/weights.py.
+that are looked at (_looked_at). The prepack graph is made by hatch_precompile/inductor/prepacking/weights.py.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ _Watch = Callable[[_Pieces], Callable[[], bool]]
 
 def _watch_by(library: str) -> _Watch:
     """What makes, of addresses and bytes, what says whether memory there holds what it holds now. library: of
-    a graph, which has a function for it (hatch_precompile/inductor/layers/watched.h)."""
+    a graph, which has a function for it (hatch_precompile/inductor/prepacking/watched.h)."""
     function = ctypes.PyDLL(library).precompiled_watch
     function.argtypes, function.restype = [ctypes.py_object], ctypes.py_object
 

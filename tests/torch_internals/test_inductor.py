@@ -384,7 +384,7 @@ SCHEMAS = {
 
 
 class TestLayers:
-    """What layers (x86_64/layers/linear.py) and fixed weights (inductor/layers/weights.py) are made with."""
+    """What layers (linear.py) and fixed weights (inductor/prepacking/weights.py) are made with."""
 
     @pytest.mark.parametrize("name", SCHEMAS)
     def test_operators_of_onednn_take_what_they_did(self, name: str) -> None:

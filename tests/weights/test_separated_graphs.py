@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from hatch_precompile.inductor import CompiledGraph, compile_graph
-from hatch_precompile.inductor.layers.steps import depends_on
+from hatch_precompile.inductor.prepacking.steps import depends_on
 from hatch_precompile.runtime import runtime
 from tests.support.graphs import OPERATORS
 from tests.support.hardware import a_variant, about_x86

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from hatch_precompile.inductor.layers.own_functions import lowered, lowers_itself
-from hatch_precompile.inductor.layers.steps import is_dense
+from hatch_precompile.inductor.own_functions import lowered, lowers_itself
+from hatch_precompile.inductor.prepacking.steps import is_dense
 from hatch_precompile.tracing.sizes import value_in_sample
 
 __all__ = ["contiguous_convolution", "contiguous_convolutions"]

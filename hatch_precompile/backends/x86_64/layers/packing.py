@@ -15,8 +15,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from hatch_precompile.backends.x86_64.layers import panels, winograd
 from hatch_precompile.backends.x86_64.layers.precision import layer_in_bfloat16
 from hatch_precompile.backends.x86_64.levels import Instructions
-from hatch_precompile.inductor.layers.finite import finite
-from hatch_precompile.inductor.layers.steps import CAST, added, depends_on, is_dense, returned
+from hatch_precompile.inductor.prepacking.finite import finite
+from hatch_precompile.inductor.prepacking.steps import CAST, added, depends_on, is_dense, returned
 from hatch_precompile.tracing.sizes import value_in_sample
 
 __all__ = ["Packing", "pack_layers"]

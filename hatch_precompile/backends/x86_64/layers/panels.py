@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.inductor.layers.own_functions import (
+from hatch_precompile.inductor.own_functions import (
     OTHERWISE,
     call_of,
     calls_c_functions,
     lowered,
     lowers_itself,
 )
-from hatch_precompile.inductor.layers.steps import own_step
+from hatch_precompile.inductor.prepacking.steps import own_step
 from hatch_precompile.inductor.rounding import rounds_factors
 from hatch_precompile.runtime import runtime
 

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 
 from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, FUNCTIONS
-from hatch_precompile.inductor.layers.own_functions import (
+from hatch_precompile.inductor.own_functions import (
     call_laid_out,
     calls_c_functions,
     lowered,
     lowers_itself,
 )
-from hatch_precompile.inductor.layers.steps import own_step
-from hatch_precompile.inductor.layers.strides import gives_channels_last
+from hatch_precompile.inductor.prepacking.steps import own_step
+from hatch_precompile.inductor.prepacking.strides import gives_channels_last
 from hatch_precompile.tracing.sizes import value_in_sample
 
 __all__ = ["convolution", "is_worth_points", "points_here"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.inductor.layers.steps import (
+from hatch_precompile.inductor.prepacking.steps import (
     EVERYWHERE,
     VIEWS,
     as_step,
@@ -24,7 +24,7 @@ from hatch_precompile.inductor.layers.steps import (
     is_dense,
     returned,
 )
-from hatch_precompile.inductor.layers.strides import keep_strides
+from hatch_precompile.inductor.prepacking.strides import keep_strides
 from hatch_precompile.runtime import weights
 
 __all__ = ["WATCHED", "PrepackGraph", "computed", "prepared_inputs", "separate"]

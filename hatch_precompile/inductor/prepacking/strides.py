@@ -14,7 +14,7 @@ import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from hatch_precompile.inductor.layers.steps import may_share_memory
+from hatch_precompile.inductor.prepacking.steps import may_share_memory
 
 __all__ = ["gives_channels_last", "keep_strides"]
 

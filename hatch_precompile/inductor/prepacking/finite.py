@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hatch_precompile.inductor.layers.own_functions import lowers_itself
-from hatch_precompile.inductor.layers.steps import own_step
+from hatch_precompile.inductor.own_functions import lowers_itself
+from hatch_precompile.inductor.prepacking.steps import own_step
 
 __all__ = ["finite"]
 
