@@ -47,8 +47,8 @@ from hatch_precompile.lower.dependencies.writer import Memory, dependencies_of
 from hatch_precompile.lower.entries import LoweredEntry, write_entry
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.lower.guards.function import lower_guards
+from hatch_precompile.lower.guards.native.library import NativeGuards
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.lower.native.library import NativeGuards
 from hatch_precompile.lower.size_conditions import size_conditions
 from hatch_precompile.records import (
     CAPTURE,

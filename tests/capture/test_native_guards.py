@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from hatch_precompile.lower.guards.function import function_codes
-from hatch_precompile.lower.native.library import NativeGuards
+from hatch_precompile.lower.guards.native.library import NativeGuards
 from hatch_precompile.runtime import runtime
 from tests.differential.harness import native
 from tests.support.guard_text import functions_of

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hatch_precompile.lower.guards.checks import Function
-from hatch_precompile.lower.native.translation import Translation, Untranslatable
+from hatch_precompile.lower.guards.native.c_code import Translation, Untranslatable
 
 __all__ = ["NativeGuard", "NativeGuards"]
 

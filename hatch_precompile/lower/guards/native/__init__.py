@@ -1,0 +1,1 @@
+"""Guards as native code: checks become C, and C a library."""

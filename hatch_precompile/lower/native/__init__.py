@@ -1,1 +1,0 @@
-"""Guards as native code: from their text to a library."""
