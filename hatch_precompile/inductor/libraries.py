@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,11 +11,9 @@ from typing import Any
 
 from hatch_precompile.inductor.direct import entered_directly, with_direct_entry
 from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
+from hatch_precompile.inductor.unchecked_calls import calls_checked
 
 __all__ = ["Library", "kernel_paths", "libraries_made"]
-
-# What scatters through torch's C interface is called without a look at what it returns.
-_UNCHECKED_CALL = re.compile(r"^([ \t]*)(aoti_torch_(?:cpu_|scatter|index_put)\w*\(.*\));$", re.MULTILINE)
 
 
 GiveUp = Callable[[str], None]
@@ -87,7 +84,6 @@ def libraries_made(give_up: GiveUp, operators: str, more: str = "") -> Iterator[
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
         main = kwargs["main_code"].replace("torch._inductor.codecache", operators)
-        main = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", main)
         outputs = kwargs["num_outputs"]
         main = with_direct_entry(main, outputs)
         kwargs["main_code"] = _whole(give_up, main + more)
@@ -101,7 +97,7 @@ def libraries_made(give_up: GiveUp, operators: str, more: str = "") -> Iterator[
 
     CppWrapperCodeCache.load_pybinding = load_and_note
     try:
-        with entered_directly():
+        with entered_directly(), calls_checked():
             yield made
     finally:
         if own is None:

@@ -24,7 +24,7 @@ from hatch_precompile.backends.x86_64 import vectors
 from hatch_precompile.backends.x86_64.levels import EXTENSIONS, needed
 from hatch_precompile.config.options import FIXED, check_options
 from hatch_precompile.errors import BuildError, ConfigError
-from hatch_precompile.inductor import architecture, libraries, operators
+from hatch_precompile.inductor import architecture, libraries, operators, unchecked_calls
 from hatch_precompile.inductor.divisions import divisions_are_checked, unchecked_division
 from hatch_precompile.inductor.parallel_checks import THROWING_HELPERS
 from hatch_precompile.torch_versions import way
@@ -67,6 +67,26 @@ class TestInductor:
             assert CppWrapperCodeCache.call_entry_function.endswith(line)
             assert "precompiled::bind" in CppWrapperCodeCache.call_entry_function
         assert CppWrapperCodeCache.call_entry_function == line
+
+    def test_what_scatters_or_puts_ends_with_a_call_that_is_not_looked_at(self) -> None:
+        from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+        before = dict(vars(CppWrapperCpu))
+        for name in unchecked_calls._WRITING:
+            last = inspect.getsource(vars(CppWrapperCpu)[name]).rstrip().splitlines()[-1]
+            assert last.strip() in (
+                "self.writeline(line)",
+                "self.writeline(self.wrap_kernel_call(kernel, args))",
+            )
+        with unchecked_calls.calls_checked():
+            assert vars(CppWrapperCpu) != before
+            wrapper: Any = CppWrapperCpu.__new__(CppWrapperCpu)
+            lines: list[str] = []
+            wrapper.writeline, wrapper.ending = lines.append, ";"
+            wrapper._generate_temporary_array_pointer = lambda kind, each: "array"
+            wrapper._generate_index_put_fallback("aoti_torch_put", "x", ["i"], "v", "0")
+        assert lines == ["AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_put(x, x, array, 1, v, 0));"]
+        assert vars(CppWrapperCpu) == before
 
     def test_a_python_wrapper_loads_its_kernels_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from torch._inductor.async_compile import AsyncCompile

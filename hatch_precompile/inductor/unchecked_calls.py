@@ -1,0 +1,47 @@
+"""Calls in a library whose failure inductor's own code does not look at: those that scatter or put by index.
+
+Seen in torch 2.11.0 and 2.13.0 (torch/_inductor/codegen/cpp_wrapper_cpu.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["calls_checked"]
+
+_WRITING = ("_generate_scatter_fallback", "_generate_index_put_fallback")
+
+
+@contextlib.contextmanager
+def calls_checked() -> Iterator[None]:
+    """Have the calling code that is written while the block runs raise where such a call fails."""
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    own = {name: getattr(CppWrapperCpu, name) for name in _WRITING}
+    for name, write in own.items():
+        setattr(CppWrapperCpu, name, _with_a_check(write))
+    try:
+        yield
+    finally:
+        for name, write in own.items():
+            setattr(CppWrapperCpu, name, write)
+
+
+def _with_a_check(write: Callable[..., None]) -> Callable[..., None]:
+    """The last of the lines that it writes is the call."""
+
+    def write_checked(wrapper: Any, *args: Any, **kwargs: Any) -> None:
+        writeline, lines = wrapper.writeline, list[str]()
+        wrapper.writeline = lines.append
+        try:
+            write(wrapper, *args, **kwargs)
+        finally:
+            wrapper.writeline = writeline
+        *before, call = lines
+        for line in before:
+            writeline(line)
+        writeline(f"AOTI_TORCH_ERROR_CODE_CHECK({call.removesuffix(';')});")
+
+    return write_checked
