@@ -185,7 +185,7 @@ class _InnerCompile:
         first = None
         for number, variant in enumerate(self.variants, 1):
             # Inductor consumes the graph it is given.
-            given = gm if number == len(self.variants) else copy.deepcopy(gm)
+            given = gm if number == len(self.variants) else _copied(gm)
             taken, its_settings = inputs, settings
             owner = backend(variant.backend)
             bfloat16 = self.bfloat16 and owner.multiplies_bfloat16(variant)
@@ -405,6 +405,7 @@ def _require_handles(gm: Any) -> None:
 def _copied(gm: Any) -> Any:
     """A graph module and the graph modules in it with graphs of their own; tensors are shared."""
     result = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    result.meta = dict(gm.meta)
     for name, child in gm.named_children():
         if isinstance(child, torch.fx.GraphModule):
             setattr(result, name, _copied(child))

@@ -101,6 +101,26 @@ def test_other_strides(graph: Callable[..., CompiledGraph]) -> None:
     assert made.obstacle == "the variant x86-64-v3 returns other strides"
 
 
+def test_a_tensor_in_the_code_is_none_for_several_variants() -> None:
+    """The graph is copied for each, where torch refuses to copy the tensor."""
+    reached: list[str] = []
+
+    def on_variant(name: str, seconds: float | None) -> None:
+        reached.append(name)
+        raise NotImplementedError("nothing need be compiled")
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        return compile_graph(gm, inputs, [a_variant("one", ()), a_variant("other", ())], "x", on_variant)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.tensor([1.0, 2.0])
+
+    torch._dynamo.reset()
+    with torch.no_grad(), pytest.raises(Exception, match="nothing need be compiled"):
+        torch.compile(function, backend=backend, fullgraph=True)(torch.ones(2))
+    assert reached == ["one"]
+
+
 def refused_at_first(**facts: Any) -> Callable[[], Any]:
     """The C++ wrapper refuses the graph, the Python one takes it."""
     attempts = []
