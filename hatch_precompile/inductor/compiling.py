@@ -23,6 +23,7 @@ from hatch_precompile.inductor.autograd import Wrappers
 from hatch_precompile.inductor.divisions import unchecked_division
 from hatch_precompile.inductor.heavy_values import heavy_values_kept
 from hatch_precompile.inductor.libraries import kernel_paths, libraries_made
+from hatch_precompile.inductor.local_buffers import local_buffers_of_single_rows
 from hatch_precompile.inductor.operators import python_operators_called_directly
 from hatch_precompile.inductor.prepacking.weights import (
     WATCHED,
@@ -237,6 +238,7 @@ class _InnerCompile:
             with_settings_of(variant),
             compiler.compiling(variant),
             heavy_values_kept(),
+            local_buffers_of_single_rows(),
             _named_without_addresses(),
             prepared_inputs(),
             # The strides of outputs are reported once, to what traced the graph.
