@@ -1,4 +1,7 @@
-"""Small models, one of each kind that another processor may compute otherwise."""
+"""Small models, one of each kind that another processor may compute otherwise.
+
+None asks torch for float16 or `_int_mm`: emulated, eager code of those fails, as it looks for the processor.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +76,8 @@ def of_trained():
 
 def integers(x, weight, scale):
     """A product of int8, and weights of int8 that are made numbers again."""
-    exact = x.int() @ weight.int()  # torch._int_mm asks what processor it is, and fails under emulation
-    return exact, (exact.float() * scale).to(torch.float16), (x.float() @ (weight.float() * scale))
+    exact = x.int() @ weight.int()
+    return exact, (exact.float() * scale).to(torch.bfloat16), (x.float() @ (weight.float() * scale))
 
 
 def of_integers():
@@ -87,7 +90,7 @@ def extremes(x):
     rounded = torch.round(x)
     places = [each.argmax(d) for each in (x, rounded, rounded.long()) for d in (0, 1)]
     places += [each.argmin(d) for each in (x, rounded, rounded.long()) for d in (0, 1)]
-    halves = x.to(torch.float16)
+    halves = x.to(torch.bfloat16)
     return *places, x.argmax(), rounded.argmin(), halves.argmax(1), halves.argmin(0), x.amax(0), x.amin(1)
 
 
