@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from msgspec.structs import replace
 
+from hatch_precompile.backends import every
 from hatch_precompile.errors import BuildError
 from hatch_precompile.inductor import CompiledGraph
 from hatch_precompile.records import MARSHAL, ConstantRecord, GraphRecord
@@ -74,6 +75,8 @@ def _copy_stripped(source: Path, destination: Path) -> None:
 
 
 def _write_constant(tensor: torch.Tensor, directory: Path, file: str, name: str) -> ConstantRecord:
+    if tensor.device.type not in {each.device for each in every()}:
+        raise BuildError(f"a constant of a graph is on {tensor.device}, which no backend has")
     dense = tensor.detach().cpu().contiguous()
     (directory / file).write_bytes(ctypes.string_at(dense.data_ptr(), dense.nbytes))
     dtype, device = str(tensor.dtype).removeprefix("torch."), tensor.device.type
