@@ -118,7 +118,7 @@ def _words(root: BaseException, error: BaseException) -> list[str]:
 
 
 def _own_line(error: BaseException) -> str:
-    """Where in this package an exception was raised: `inputs.py:10 in mark`; or nothing."""
+    """Where in this package an exception was raised: `names.py:10 in constant`; or nothing."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or not frames[-1].filename.startswith(_OURS):
         return ""
