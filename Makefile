@@ -61,7 +61,7 @@ PYTEST = -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(TESTS)
 test: .venv-test/.ready
 	.venv-test/bin/python $(PYTEST)
 
-# Debian packages: debootstrap qemu-user-static. Six GB; twenty minutes, and as many to make the machine.
+# Debian packages: debootstrap qemu-user-static. Six GB, and Debian packages and wheels from their indexes, to make the machine.
 ARM64 ?= build/arm64
 ARM64_TESTS ?= tests/arm64 tests/unit/test_variants.py tests/runtime_unit/test_signals.py tests/capture/test_threads.py
 test-arm64:
