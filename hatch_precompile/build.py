@@ -23,6 +23,7 @@ from hatch_precompile.capture.parent import CHILD as CAPTURE
 from hatch_precompile.capture.parent import run_capture
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.config.cells import Shard, cells_of, this_cell
+from hatch_precompile.config.devices import captured_together, of_device
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.machine import require_known_torch, require_machine
@@ -179,6 +180,8 @@ class _Build:
         require_known_torch(str(torch.__version__))
         self._compare_with_matrix(str(torch.__version__))
         variants = variants_for_this_machine(self.config.variants, table)
+        if self.part is not None and any("cuda" in each.devices for each in self.entrypoints):
+            raise BuildError("entrypoints for GPUs are built in one piece: leave the shards out")
         lay_out(self.files, self.config.package, self.site)
         compiled = digests(self.files, self.site)  # before the trace: what is edited meanwhile is noticed
         link_others(_modules_of(self.entrypoints), self.files, self.source_roots, self.others)
@@ -200,7 +203,7 @@ class _Build:
         seconds = time.perf_counter() - started
         entries = sum(captured.entries for _, captured, _ in captures)
         text = (
-            f"{len(captures)} entrypoints, {entries} entries, "
+            f"{len({each.name for each, *_ in captures})} entrypoints, {entries} entries, "
             f"{sum(path.name != GUARDS for path in libraries)} libraries, "
             f"{size / 1e6:.1f} MB, {seconds:.0f} s"
         )
@@ -214,7 +217,10 @@ class _Build:
         left_out = [
             LeftOutRecord(each.name, each.target) for each in self.entrypoints if each.name not in there
         ]
-        return write_bundle(bundle, captures, variants, _built_with(torch), self.part, left_out)
+        versions = _built_with(torch)
+        if any(captured.gpu for _, captured, _ in captures):
+            versions["cuda"] = str(torch.version.cuda)
+        return write_bundle(bundle, captures, variants, versions, self.part, left_out)
 
     def _say(self, text: str, event: Event) -> None:
         self.report(text)
@@ -244,22 +250,30 @@ class _Build:
         self, entrypoints: Sequence[Entrypoint], work: Path, earlier: Earlier | None
     ) -> list[CaptureOf]:
         """Those that succeed. Raises the BuildError of one that does not, unless on-error is "warn"."""
+        pairs = [
+            (entrypoint, variants)
+            for entrypoint in entrypoints
+            for variants in captured_together(entrypoint, self.config.variants)
+        ]
 
-        def attempt(entrypoint: Entrypoint) -> CaptureOf | BuildError:
-            tell = self._teller(entrypoint, "capture")
+        def attempt(pair: tuple[Entrypoint, tuple[str, ...]]) -> CaptureOf | BuildError:
+            entrypoint, variants = pair
+            gpu = of_device(variants, "cuda")
+            tell = self._teller(entrypoint, "capture", gpu[0] if gpu else "")
             tell(Event(step="start", entrypoints=len(entrypoints)))
             try:
                 captured, directory = run_capture(
                     entrypoint,
                     self.config.package,
-                    list(self.config.variants),
+                    list(variants),
                     paths=self.source_roots,
-                    work=work / "capture" / entrypoint.name,
+                    work=(work / "capture" / entrypoint.name).joinpath(*gpu),
                     timeout=self.config.timeout,
                     on_event=tell,
-                    earlier=earlier,
+                    earlier=None if "cuda" in entrypoint.devices else earlier,
                     headers=self.headers or self.work / "headers",
                     captures=self._captures_with_these_headers(entrypoints, earlier),
+                    shared=self.work / "shared",
                 )
             except BuildError as error:
                 if self.config.on_error == "fail":
@@ -268,14 +282,16 @@ class _Build:
             tell(Event(step="end", entries=captured.entries, seconds=captured.seconds))
             return entrypoint, captured, directory
 
-        results = in_parallel(attempt, entrypoints, self._jobs())
-        captured = []
-        for entrypoint, result in zip(entrypoints, results, strict=True):
-            if not isinstance(result, BuildError):
-                captured.append(result)
-                continue
-            self._say_left_out(entrypoint, result, "capture")
-        return captured
+        results = in_parallel(attempt, pairs, self._jobs())
+        failed: dict[str, BuildError] = {}
+        for (entrypoint, _), result in zip(pairs, results, strict=True):
+            if isinstance(result, BuildError):
+                failed.setdefault(entrypoint.name, result)
+        for entrypoint in entrypoints:
+            if entrypoint.name in failed:
+                self._say_left_out(entrypoint, failed[entrypoint.name], "capture")
+        whole = [result for result in results if not isinstance(result, BuildError)]
+        return [each for each in whole if each[0].name not in failed]
 
     def _captures_with_these_headers(self, entrypoints: Sequence[Entrypoint], earlier: Earlier | None) -> int:
         """About how many: compiled headers pay where there is much to compile."""
@@ -287,7 +303,8 @@ class _Build:
         """Every variant of every one. Returns those that do not pass, where they were taken over, or on-error
         is "warn" and it was said that they are left out; raises the BuildError of the first other one."""
         variants = self.config.variants
-        pairs = [(captured, variant) for captured in captures for variant in variants]
+        for_cpus = of_device(variants, "cpu")
+        pairs = [(each, name) for each in captures for name in ([each[1].gpu] if each[1].gpu else for_cpus)]
         problems: dict[str, BuildError] = {}
 
         def attempt(pair: tuple[CaptureOf, str]) -> None:
@@ -307,6 +324,7 @@ class _Build:
                     variant=variant,
                     with_gradients=captured.with_gradients,
                     cases=captured.cases,
+                    shared=self.work / "shared",
                 )
                 require_hits(entrypoint, results)
             except VerifyError as error:
@@ -355,7 +373,7 @@ class _Build:
 
         variant: the one that is verified, where there are several
         """
-        step = f"verify {variant}".strip() if phase == "verify" else ""
+        step = f"verify {variant}".strip() if phase == "verify" else variant
         prefix = f"{entrypoint.name}: " + (f"{step}: " if step else "")
 
         def tell(event: Event) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "FixedValue",
     "FrameRecord",
     "GraphRecord",
+    "OnGpu",
     "Number",
     "Place",
     "Reference",
@@ -139,9 +140,17 @@ class GraphRecord(Struct, frozen=True, omit_defaults=True):
         )
 
 
+class OnGpu(Struct, frozen=True):
+    """That an entry is for GPUs. `variant`: the only one that its graphs are compiled for; `pinned`: whether
+    it serves the first GPU of a process alone, while that is the current one, or each that tensors are on."""
+
+    variant: str
+    pinned: bool
+
+
 class EntryRecord(Struct, frozen=True):
     """One guarded specialisation of a frame; `data`, `source`: files; `guards`: so is the library with its
-    guard, or "" without one."""
+    guard, or "" without one; `gpu`: left out in an entry for CPUs."""
 
     data: str = ""
     source: str = ""
@@ -153,6 +162,7 @@ class EntryRecord(Struct, frozen=True):
     by_kind: dict[str, Number] = {}
     native: bool = False
     guards: str = ""
+    gpu: OnGpu | UnsetType = UNSET
 
 
 class CapturedEntry(EntryRecord, frozen=True, kw_only=True):
@@ -246,6 +256,7 @@ class Capture(Struct, frozen=True):
     with_gradients: list[int] = []  # samples that are entries with gradients on, too; counted from 0
     cases: list[Case] = []  # for verification; nothing of it goes into the bundle
     taken_from: str = ""  # the earlier wheel that it comes from; nothing of it goes into the bundle
+    gpu: str = ""  # the variant, if it is for GPUs
 
     @property
     def entries(self) -> int:

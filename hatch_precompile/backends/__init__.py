@@ -16,6 +16,7 @@ __all__ = [
     "backends_of",
     "built_here",
     "every",
+    "is_for_gpus",
     "known",
     "most_demanding",
     "variants_for_this_machine",
@@ -34,18 +35,24 @@ def every() -> list[Backend]:
     return [backend(each.name) for each in pkgutil.iter_modules(__path__) if each.ispkg]
 
 
-def known(device: str = "cpu") -> tuple[str, ...]:
-    """The names of variants for devices of that kind, as torch calls it."""
-    there = [each for each in every() if each.device == device]
+def known(device: str = "") -> tuple[str, ...]:
+    """The names of variants; for devices of one kind, as torch calls it, where that is given."""
+    there = [each for each in every() if device in ("", each.device)]
     natives = dict.fromkeys(each.native for each in there if each.native)
     return (*natives, *(name for each in there for name in each.variants))
 
 
-def backends_of(name: str, device: str = "cpu") -> list[Backend]:
-    """Those of this machine, for devices of that kind, that have a variant of that name; with an empty name
-    all of these."""
-    there = [each for each in every() if each.device == device and each.is_here()]
-    return [each for each in there if name in ("", each.native, *each.variants)]
+def backends_of(name: str) -> list[Backend]:
+    """Those of this machine that have a variant of that name; with an empty name all that are for CPUs."""
+    there = [each for each in every() if each.is_here()]
+    if not name:
+        return [each for each in there if each.device == "cpu"]
+    return [each for each in there if name in (each.native, *each.variants)]
+
+
+def is_for_gpus(name: str) -> bool:
+    """Whether that is the name of a variant for GPUs."""
+    return name in known("cuda")
 
 
 def most_demanding(names: Collection[str]) -> Iterator[str]:

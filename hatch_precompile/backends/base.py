@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-__all__ = ["Backend", "Compiler", "Policy", "Surroundings", "Variant"]
+__all__ = ["Backend", "Compiler", "Launch", "Policy", "Surroundings", "Variant"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,18 @@ class Surroundings:
     forked: bool = True
 
 
+class Launch(Protocol):
+    """Of a kernel."""
+
+    @property
+    def kernel(self) -> str:
+        """Its name."""
+
+    @property
+    def device(self) -> int:
+        """The number of the device."""
+
+
 class Policy(Protocol):
     """One more way in which verification calls each sample, beside the plain calls: something that the
     machine decides where the wheel runs is decided otherwise."""
@@ -64,6 +76,10 @@ class Compiler:
 
     has_python_wrapper: ClassVar[bool] = True
     """Whether a graph that inductor's C++ wrapper refuses can be carried with its Python one."""
+
+    def tracing(self, variant: Variant) -> AbstractContextManager[None]:
+        """Torch is set while the samples of an entrypoint are traced; this is the first of its variants."""
+        return nullcontext()
 
     def lowering(self, variant: Variant) -> AbstractContextManager[None]:
         """Inductor is set while a graph becomes one of ATen operators. That is once for all variants: this is
@@ -88,6 +104,11 @@ class Compiler:
 
         inference: whether it is called without gradients
         """
+
+    def uncompiled(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        """What is called in the place of a graph that is traced for another device, and not compiled for it.
+        outputs, inputs: see `compiled`"""
+        raise NotImplementedError
 
     def compiled(self, function: Any, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
         """Change what inductor made of a graph, an object with `current_callable`, before a sample calls it.
@@ -144,6 +165,15 @@ class Backend(ABC):
         """Why the C++ compiler here is known to fail at a variant, with advice; empty where it is not."""
         return ""
 
+    def wants_hardware(self, error: BaseException) -> bool:
+        """Whether an error says that something had to run on hardware that is not here."""
+        return False
+
+    def launches_recorded(self) -> AbstractContextManager[Sequence[Launch]]:
+        """Where there is no such hardware: what code launches while the block runs, and is known after it.
+        Nothing is computed."""
+        raise NotImplementedError
+
     def most_demanding(self, names: Collection[str]) -> str | None:
         """Of these variants; None where every machine can run them."""
         demanding = [name for name in self.variants[1:] if name in names]
@@ -157,6 +187,10 @@ class Backend(ABC):
         """Of the processes that trace and compile for a variant. folder: one of the build, in which what they
         need may be made; captures that are side by side share it."""
         return Surroundings()
+
+    def settle(self) -> None:
+        """Called in such a process before anything else: what it is started with is not for its children."""
+        return
 
     def compiler(self) -> Compiler:
         """Imports torch's compiler where it is not plain inductor."""

@@ -15,6 +15,8 @@ from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from msgspec import UNSET
+
 from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, OutsideError
@@ -44,6 +46,7 @@ __all__ = [
     "guards_of",
     "heads_of",
     "importable",
+    "only_for_gpus",
     "verified",
     "with_entrypoint",
 ]
@@ -257,17 +260,31 @@ def entrypoint_names(bundle: FoundManifest) -> list[str]:
 
 
 def entrypoints_of(found: list[FoundManifest], name: str | None) -> list[tuple[str, Entrypoint]]:
-    """What was compiled, or the one of that name: each with its package, as its author configured it, less
-    what only a build needs.
+    """What was compiled for CPUs, or the one of that name: each with its package, as its author configured
+    it, less what only a build needs.
 
-    Raises ManifestError for an unknown name, and for a bundle that does not say what makes its samples.
+    Raises ManifestError for an unknown name, one that is for GPUs only, and a bundle that does not say what
+    makes its samples.
     """
     bundles = found if name is None else with_entrypoint(found, name)
+    if name is not None and name in only_for_gpus(bundles):
+        raise ManifestError(f"{name} is compiled for GPUs only, and is called on CPUs here")
     return [
         (bundle.package, _entrypoint(bundle, record))
         for bundle in bundles
         for record in bundle.manifest.entrypoints
-        if name in (None, record.name)
+        if name in (None, record.name) and record.name not in only_for_gpus([bundle])
+    ]
+
+
+def only_for_gpus(found: list[FoundManifest]) -> list[str]:
+    """The names of entrypoints that have no entry for CPUs."""
+    return [
+        record.name
+        for bundle in found
+        for record in bundle.manifest.entrypoints
+        if (entries := [each for n in record.frames for each in bundle.manifest.frames[n].entries])
+        and all(each.gpu is not UNSET for each in entries)
     ]
 
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from hatch_precompile import __version__
+from hatch_precompile.backends import backend
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
@@ -58,7 +59,8 @@ def write_bundle(
     versions: see `built_with`; part: of which entrypoints these are some, where the wheel is for a shard;
     left_out: entrypoints that failed.
 
-    Frames that several entrypoints share (a decorator's wrapper) become one, with the entries of all.
+    Frames that several entrypoints share (a decorator's wrapper) become one, with the entries of all. So do
+    those of an entrypoint that is captured for CPUs and for GPUs; its captures follow each other.
     """
     writer = _Writer(directory)
     for entrypoint, captured, source in captures:
@@ -67,7 +69,7 @@ def write_bundle(
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "built_with": dict(versions),
-        "variants": [VariantRecord(each.name, each.backend, list(each.requires)) for each in variants],
+        "variants": [_variant(each) for each in variants],
         "entrypoints": writer.entrypoints,
         "frames": writer.frames,
         "graphs": writer.graphs,
@@ -122,14 +124,27 @@ class _Writer:
         self._heads: dict[str, list[bytes]] = {}
 
     def add(self, entrypoint: Entrypoint, captured: Capture, source: Path) -> None:
-        prefix = entrypoint.name
-        shutil.copytree(source, self.directory / prefix, ignore=shutil.ignore_patterns(CAPTURE, "*.head"))
+        prefix = f"{entrypoint.name}/{captured.gpu}".rstrip("/")
+        shutil.copytree(
+            source,
+            self.directory / prefix,
+            ignore=shutil.ignore_patterns(CAPTURE, "*.head"),
+            dirs_exist_ok=True,
+        )
         first_graph, first_resume = len(self.graphs), len(self.resumes)
         self.graphs += [graph.with_files(lambda _, path: f"{prefix}/{path}") for graph in captured.graphs]
         self.resumes += [replace(each, code=f"{prefix}/{each.code}") for each in captured.resumes]
         numbers = [
             self._add_frame(frame, prefix, source, first_graph, first_resume) for frame in captured.frames
         ]
+        if self.entrypoints and self.entrypoints[-1].name == entrypoint.name:
+            before = self.entrypoints[-1]
+            self.entrypoints[-1] = replace(
+                before,
+                skipped=[*before.skipped, *(each for each in captured.skipped if each not in before.skipped)],
+                frames=list(dict.fromkeys([*before.frames, *numbers])),
+            )
+            return
         self.entrypoints.append(
             EntrypointRecord(
                 name=entrypoint.name,
@@ -194,6 +209,12 @@ class _Writer:
             placed = BundledEntry(**fields, first_graph=first_graph, first_resume=first_resume)
             self.frames[number].entries.append(placed)
         return number
+
+
+def _variant(variant: Variant) -> VariantRecord:
+    record = VariantRecord(variant.name, variant.backend, list(variant.requires))
+    device = backend(variant.backend).device
+    return record if device == "cpu" else replace(record, device=device, run=False)
 
 
 def _rounded(captured: Capture) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from hatch_precompile.backends import variants_for_this_machine
+from hatch_precompile.backends import backends_of, variants_for_this_machine
 from hatch_precompile.capture.parent import FAILED, Request
 from hatch_precompile.errors import BuildError, unforeseen
 from hatch_precompile.events import send
@@ -28,6 +28,9 @@ def main(path: str) -> int:
     del sys.argv[1:]  # the author's code may look at it
     request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
     directory = Path(request.directory)
+    for name in request.variants:
+        for each in backends_of(name):
+            each.settle()
     try:
         from hatch_precompile.torch_versions import require_torch_names
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import hatch_precompile
 from hatch_precompile.capture.parent import TRACEBACK
 from hatch_precompile.entrypoints.advice import about_gpus, own_line
-from hatch_precompile.errors import BuildError, CaptureError
+from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.runtime import runtime_directory
 from hatch_precompile.tracing import graph_break_reasons, is_compilers_error, last_line
 
-__all__ = ["failure", "models_own"]
+__all__ = ["chain_of", "failure", "models_own", "needs_a_gpu"]
 
 _AT_MOST = 8  # lines of an error's text
 # What torch adds to its errors for those who work on torch.
@@ -37,7 +37,7 @@ def failure(label: str, error: Exception, *, with_traceback: bool, runs_eagerly:
 
     runs_eagerly: the same call without torch.compile raises nothing.
     """
-    for each in _chain(error):
+    for each in chain_of(error):
         if isinstance(each, BuildError):
             return each
     root = _root(error)
@@ -82,7 +82,18 @@ def models_own(label: str, error: Exception, *, with_traceback: bool) -> Capture
     return CaptureError("\n  ".join(told))
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def needs_a_gpu(label: str, place: str) -> Unsupported:
+    """What stops the build where a result would have to be known while it is traced. place: the author's
+    line, or empty"""
+    return Unsupported(
+        f"{label}: something would have to be computed while it is traced, and there is no GPU here",
+        place or "in a call of the target",
+        "What is between two graphs, a number that .item() reads and an operator without a meta kernel need "
+        "one to be built. Have torch.compile take the target whole, or name a smaller one.",
+    )
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
     """An exception, and all that it was raised from or wraps."""
     pending: list[BaseException | None] = [error]
     seen = set()

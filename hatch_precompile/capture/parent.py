@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from hatch_precompile.backends import backend, variants_for_this_machine
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.events import Event, printed, received
@@ -54,11 +55,13 @@ def run_capture(
     earlier: Earlier | None = None,
     headers: Path | None = None,
     captures: int = 1,
+    shared: Path | None = None,
 ) -> tuple[Capture, Path]:
     """The capture of an entrypoint, and the folder with its files. Raises CaptureError.
 
     paths: where the package and the samples are found; work: a directory to make; timeout: seconds without
-    progress; earlier: taken over where nothing has changed; headers, captures: see `Request`.
+    progress; earlier: taken over where nothing has changed; headers, captures: see `Request`;
+    shared: a folder for what all captures of a build may share.
     """
     directory = work / "capture"
     directory.mkdir(parents=True)
@@ -84,11 +87,14 @@ def run_capture(
         heard.append(event)
         on_event(event)
 
+    variant = variants_for_this_machine(variants)[0]
+    around = backend(variant.backend).surroundings(variant, shared or work)
     finished = run_module(
         CHILD,
         [str(request)],
         paths=paths,
         environment={
+            **around.environment,
             "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
             "HATCH_PRECOMPILE": "off",
             "TMPDIR": str(temporary),  # a compiler that is killed leaves files there
@@ -97,6 +103,7 @@ def run_capture(
         quiet_limit=timeout,
         on_line=lambda line: hear(printed(line)),
         on_message=lambda message: hear(received(message)),
+        may_fork=around.forked,
     )
     if finished.returncode == 0 and (directory / CAPTURE).exists():
         return msgspec.json.decode((directory / CAPTURE).read_bytes(), type=Capture), directory

@@ -7,6 +7,7 @@ import inspect
 import marshal
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace as replaced
@@ -21,9 +22,11 @@ from msgspec.structs import replace
 from hatch_precompile.backends import backend, backends_of
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.capture.cases import Cases, Region
-from hatch_precompile.capture.failures import failure, models_own
+from hatch_precompile.capture.failures import chain_of, failure, models_own, needs_a_gpu
 from hatch_precompile.capture.frame_names import FrameName, frame_name, home_of
+from hatch_precompile.capture.on_gpus import Trace, graph_as_text, pinned
 from hatch_precompile.capture.parent import Request
+from hatch_precompile.entrypoints.advice import own_line
 from hatch_precompile.entrypoints.call import Sample, copied, gives_no_gradient, mode_context, raised_eagerly
 from hatch_precompile.entrypoints.dynamic import mark_dynamic, require_in_range
 from hatch_precompile.entrypoints.finding import (
@@ -34,6 +37,7 @@ from hatch_precompile.entrypoints.finding import (
     find_targets,
     require_own_frame,
 )
+from hatch_precompile.entrypoints.placing import moved, place
 from hatch_precompile.entrypoints.resized import in_words, resized
 from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.entrypoints.workload import recorded_calls
@@ -60,6 +64,7 @@ from hatch_precompile.records import (
     Case,
     Conditions,
     GraphRecord,
+    OnGpu,
     ResumeRecord,
     SkippedFrame,
 )
@@ -71,6 +76,7 @@ from hatch_precompile.tracing import (
     changes_grad_mode,
     compiled_graph,
     compiling_with,
+    forget,
     graph_break_reasons,
     input_sources,
     is_compiled,
@@ -95,10 +101,22 @@ def capture(request: Request, variants: Sequence[Variant], report: Callable[[Eve
 
 
 class _Session:
+    """first: where what was traced on the first GPU is traced on a second one, the session that did that."""
+
     def __init__(
-        self, request: Request, variants: Sequence[Variant], report: Callable[[Event], None]
+        self,
+        request: Request,
+        variants: Sequence[Variant],
+        report: Callable[[Event], None],
+        first: _Session | None = None,
     ) -> None:
         self.request = request
+        self.first = first
+        device = backend(variants[0].backend).device
+        self.on_gpu = device != "cpu"
+        self.device = torch.device(device, 1 if first else 0) if self.on_gpu else torch.device("cpu")
+        self.traces: list[Trace] = []  # of the entries, on a GPU
+        self.graph_texts: list[str] = []
         self.entrypoint = request.entrypoint
         self.variants = variants
         self.directory = directory = Path(request.directory)
@@ -148,7 +166,35 @@ class _Session:
         origin = made_from(self.entrypoint, self.variants, samples)
         if self.request.earlier and (taken_over := self._take_over(Path(self.request.earlier), origin)):
             return replace(taken_over, seconds=round(time.perf_counter() - started, 3))
+        cases = self._trace(targets, samples)
+        if self.on_gpu:
+            self._trace_on_a_second_gpu()
+        self._put_own_frame_first(declared)
+        self._compile_guards()
+        return Capture(
+            name=self.entrypoint.name,
+            target=self.entrypoint.target,
+            home=home_of(declared, self.entrypoint.target),
+            kind=declared.kind,
+            samples=self.samples,
+            frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
+            graphs=self.graphs,
+            resumes=self.resume_records,
+            seconds=round(time.perf_counter() - started, 3),
+            skipped=list(self.skipped.values()),
+            made_from={**origin, "sources": sources_of(self.dependencies)},
+            conditions=self.conditions,
+            with_gradients=self.with_gradients,
+            cases=cases,
+            gpu=self.variants[0].name if self.on_gpu else "",
+        )
+
+    def _trace(self, targets: Sequence[Target], samples: Sequence[Sample]) -> list[Case]:
+        """Make the entries. Returns the calls of samples in other sizes that they are for."""
+        if self.on_gpu:
+            self._place(targets)
         with (
+            backend(self.variants[0].backend).compiler().tracing(self.variants[0]),
             capture_settings(
                 self.entrypoint.options,
                 graphs_expected=len(samples) * self.request.captures,
@@ -170,24 +216,39 @@ class _Session:
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
                 numbers.next_sample()
                 cases += self._in_all_sizes(target, compiled[id(target)], sample)
-        self._put_own_frame_first(declared)
-        self._compile_guards()
-        return Capture(
-            name=self.entrypoint.name,
-            target=self.entrypoint.target,
-            home=home_of(declared, self.entrypoint.target),
-            kind=declared.kind,
-            samples=self.samples,
-            frames=[self._frame_record(code, entries) for code, entries in self.frames.items()],
-            graphs=self.graphs,
-            resumes=self.resume_records,
-            seconds=round(time.perf_counter() - started, 3),
-            skipped=list(self.skipped.values()),
-            made_from={**origin, "sources": sources_of(self.dependencies)},
-            conditions=self.conditions,
-            with_gradients=self.with_gradients,
-            cases=cases,
-        )
+        return cases
+
+    def _place(self, targets: Sequence[Target]) -> None:
+        for target in {id(each): each for each in targets}.values():
+            try:
+                place(target, self.device)
+            except Exception as error:
+                if (line := self._wants_a_gpu(error)) is None:
+                    raise
+                raise needs_a_gpu("to move the instance there", line) from error
+
+    def _trace_on_a_second_gpu(self) -> None:
+        """Find out which entries serve each GPU, and note it in their records."""
+        forget()
+        with tempfile.TemporaryDirectory() as folder:
+            request = replace(self.request, directory=folder)
+            second = _Session(request, self.variants, lambda event: None, self)
+            second.declared, second.samples = self.declared, self.samples
+            try:
+                samples = list(samples_of(self.entrypoint))
+                second._trace(find_targets(self.entrypoint, samples), samples)
+            except BuildError as error:
+                reasons = [f"the trace on another GPU fails: {str(error).splitlines()[0]}"] * len(self.traces)
+            else:
+                reasons = pinned(self.traces, second.traces)
+        variant = self.variants[0].name
+        for entries in self.frames.values():
+            for place_in_frame, entry in enumerate(entries):
+                reason = reasons[int(Path(entry.data).stem)]
+                entries[place_in_frame] = replace(entry, gpu=OnGpu(variant, bool(reason)))
+                if reason:
+                    text = f"sample {entry.sample + 1} serves the first GPU of a process only, because of"
+                    self.report(Event(step="note", text=f"{text} {reason}"))
 
     def _take_over(self, earlier: Path, origin: dict[str, str]) -> Capture | None:
         """The earlier capture, with its files, if this one would be the same."""
@@ -240,9 +301,7 @@ class _Session:
         that its second is another one. Returns how many entries were made."""
         made = 0
         for number in range(_AT_MOST):
-            given = self._copied(sample)
-            if sample.resized:
-                given = resized(self.entrypoint, target, sample)
+            given = self._copied(sample, target)
             new = self._run_sample(target, compiled, given, again=number > 0)
             made += new
             if number > 0 and not new:
@@ -354,20 +413,31 @@ class _Session:
                 raise self.failure from None
             if self.entrypoint.fullgraph and self.skipped:
                 raise self._left_uncompiled(label) from None
-            if not self.at and (own := raised_eagerly(target.call, sample)) is not None:
+            if self.on_gpu and (place := self._wants_a_gpu(error)) is not None:
+                raise needs_a_gpu(label, place) from error
+            if not self.at and not self.on_gpu and (own := raised_eagerly(target.call, sample)) is not None:
                 raise models_own(label, own, with_traceback=self.request.traceback) from own
             traced = self.request.traceback
-            raise failure(label, error, with_traceback=traced, runs_eagerly=not self.at) from error
+            raise failure(
+                label, error, with_traceback=traced, runs_eagerly=not self.at and not self.on_gpu
+            ) from error
         self._require_whole(label)
         return self._entries() - before
+
+    def _wants_a_gpu(self, error: Exception) -> str | None:
+        """Where something would have had to be computed, if that is what an error says."""
+        owner = backend(self.variants[0].backend)
+        return next((own_line(each) for each in chain_of(error) if owner.wants_hardware(each)), None)
 
     def _entries(self) -> int:
         """How many there are, but for those of calls without an operation."""
         return sum(map(len, self.frames.values())) - self.bare
 
-    def _copied(self, sample: Sample) -> Sample:
+    def _copied(self, sample: Sample, target: Target | None = None) -> Sample:
+        """A copy of a sample, in the sizes that it asks for where the target is given, on the device."""
         try:
-            return copied(sample)
+            given = resized(self.entrypoint, target, sample) if target and sample.resized else copied(sample)
+            return moved(given, self.device) if self.on_gpu else given
         except Exception as error:
             advice = "; yield it with .detach()" if "graph leaves" in str(error) else ""
             raise CaptureError(
@@ -429,6 +499,10 @@ class _Session:
     # -- graphs ----------------------------------------------------------------------------------
 
     def _backend(self, gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        if self.on_gpu:
+            self.graph_texts.append(graph_as_text(gm))
+        if self.first is not None:
+            return self._uncompiled(gm, self.first)
         number = len(self.graphs)
         nodes = sum(node.op.startswith("call") for node in gm.graph.nodes)
         label = f"sample {self.sample + 1}: graph {number}"
@@ -474,6 +548,25 @@ class _Session:
             return function(*args)
 
         run.precompile_graph = number  # type: ignore[attr-defined]  # see _graph
+        return run
+
+    def _uncompiled(self, gm: Any, first: _Session) -> Callable[..., Any]:
+        """For a graph of which only the trace counts. What it writes to is known from the first trace."""
+        number = len(self.graphs)
+        self.graphs.append(GraphRecord())
+        self.memory.append(first.memory[number] if number < len(first.memory) else Memory((), ()))
+        given = [node for node in gm.graph.nodes if node.op == "placeholder"]
+        (returned,) = gm.graph.output_node().args
+        values = [
+            [each.meta.get("example_value") if isinstance(each, torch.fx.Node) else each for each in nodes]
+            for nodes in (returned, given)
+        ]
+        function = backend(self.variants[0].backend).compiler().uncompiled(*values)
+
+        def run(*args: Any) -> Any:
+            return function(list(args))
+
+        run.precompile_graph = number  # type: ignore[attr-defined]
         return run
 
     def _add_graph(self, graph: CompiledGraph) -> None:
@@ -529,7 +622,9 @@ class _Session:
         dependencies = dependencies_of(trace.code, traced, trace.assumed, tree, namer, self.resumes)
         memory = [self.memory[number] for _, number in graphs.values()]
         dependencies = replaced(dependencies, memory=tuple(each for each in memory if each.written))
-        guards = lower_guards(tree, trace.frame_globals, trace.injected, dependencies, trace.numbers)
+        guards = lower_guards(
+            tree, trace.frame_globals, trace.injected, dependencies, trace.numbers, on_gpu=self.on_gpu
+        )
         if trace.code in self.frames or not self.frames:
             require_free(tree, self.entrypoint.dynamic_numbers)
         number = sum(map(len, self.frames.values()))
@@ -546,10 +641,16 @@ class _Session:
             self.frame_names[trace.code] = self._name_frame(trace, tree)
         self.dependencies += dependencies.at_load
         numbers = sorted(graph for _, graph in graphs.values())
+        if self.on_gpu:
+            texts = [self.graph_texts[number] for number in numbers]
+            self.traces.append(
+                Trace.of(str(self.device), trace.code.co_qualname, guards, code, dependencies.at_load, texts)
+            )
         entry = LoweredEntry(
             number, trace.code.co_qualname, self.sample, guards, code, dependencies.at_load, numbers
         )
-        record = write_entry(entry, self.directory, self.entrypoint.name, trace.dispatch, self.native_guards)
+        native_guards = None if self.on_gpu else self.native_guards  # which check tensors on one device
+        record = write_entry(entry, self.directory, self.entrypoint.name, trace.dispatch, native_guards)
         self.frames[trace.code].append(record)
         if trace.bare:  # what it does not serve is served by eager Python just as well
             self.bare += 1

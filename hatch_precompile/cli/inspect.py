@@ -161,6 +161,8 @@ def _libraries(manifest: Manifest, sizes: dict[str, int]) -> Table:
         compiled = [files[variant.name] for files in graphs if variant.name in files]
         weight = sum(sizes.get(path, 0) for files in compiled for path in files)
         requires = ", ".join(variant.requires) or "nothing"
+        if variant.run is False:
+            requires += " (a GPU; compiled, not run)"
         rows.append([variant.name, f"{len(compiled)} of {len(graphs)}", in_bytes(weight), requires])
     return table("variants", ["name", "graphs", "size", "the CPU must have"], rows)
 

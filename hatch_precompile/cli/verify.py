@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from hatch_precompile.bundle.reader import entrypoints_of, importable
+from hatch_precompile.bundle.reader import entrypoints_of, importable, only_for_gpus
 from hatch_precompile.cli.printing import note, say, table
 from hatch_precompile.errors import BuildError, VerifyError
 
@@ -44,6 +44,8 @@ def verify(wheel_or_package: str, entrypoint: str | None, timeout: float, as_jso
             ]
     except BuildError as error:
         raise click.UsageError(str(error)) from error
+    for name in only_for_gpus(found):
+        note(f"{name}: for GPUs only, and not called")
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from hatch_precompile.config.devices import check_devices
 from hatch_precompile.config.options import check_options
 from hatch_precompile.config.reading import (
     check_distinct,
@@ -90,6 +91,10 @@ Jobs = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
 Seconds = Annotated[float, Meta(gt=0, description="a number of seconds, more than 0")]
 Size = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
 Mode = Literal["no_grad", "inference", "train"]
+Devices = Annotated[
+    tuple[Literal["cpu", "cuda"], ...],
+    Meta(min_length=1, description='an array of one or both of "cpu" and "cuda"'),
+]
 ArgumentNames = tuple[
     Annotated[
         str, Meta(pattern=rf"\A{_IDENTIFIER}\Z", description='the name of an argument, such as "scale"')
@@ -140,6 +145,10 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     mode: Mode | tuple[Mode, ...] = "no_grad"
     """The [mode](authors.md#modes-and-activation) in which samples run and calls are served, or several.
     `"train"` stands alone."""
+
+    devices: Devices = ("cpu",)
+    """Where calls are served: on the CPU, on NVIDIA's [GPUs](cuda.md), or on both. Samples are made on the
+    CPU, and moved."""
 
     dynamic_shapes: DynamicShapes = {}
     """Which [sizes](authors.md#dynamic-sizes) may differ from the samples': per argument, per dimension, its
@@ -202,7 +211,7 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     the wheel's only one."""
 
     variants: Variants = ("native",)
-    """The [processors](authors.md#variants) compiled for."""
+    """The [processors](authors.md#variants), and with `cuda` in front the [GPUs](cuda.md), compiled for."""
 
     matrix: Matrix | None = None
     """What `hatch-precompile build --matrix` makes one wheel for. Other builds make one for what they run
@@ -269,6 +278,7 @@ def load(
     matrix = _matrix(own["matrix"], f"{prefix}.matrix") if "matrix" in own else None
     config = read_struct(Config, own, prefix, entrypoints=entrypoints, matrix=matrix)
     check_distinct((f"{prefix}.variants[{i}]", variant) for i, variant in enumerate(config.variants))
+    check_devices(config, prefix)
     return config
 
 
@@ -314,6 +324,7 @@ def _entrypoint(table: dict[str, object], path: str) -> Entrypoint:
     entrypoint = read_struct(Entrypoint, table, path, dynamic_shapes=shapes, mode=mode)
     if entrypoint.fullgraph and entrypoint.on_skip == "eager":
         raise ConfigError(f'{path}.on-skip: expected "fail" beside fullgraph = true, got "eager"')
+    check_distinct((f"{path}.devices[{i}]", device) for i, device in enumerate(entrypoint.devices))
     check_options(entrypoint.options, f"{path}.options")
     file = (entrypoint.samples or "").removeprefix("recorded:")
     if file != entrypoint.samples and (PurePath(file).is_absolute() or file.startswith("{")):

@@ -12,7 +12,7 @@ __all__ = ["FIXED", "check_options"]
 _ONE_LIBRARY = "a graph is one library, called through inductor's C++ wrapper"
 _CACHES = "nothing is read from or left in the caches of the build machine"
 _VARIANT = "the key variants says what code is written for"
-_CPU = "graphs are for the CPU"
+_CPU = "kernels are compiled where none can run"
 
 # A setting of torch._inductor.config, or with a dot at its end all that begin so, and why it is not free.
 FIXED: Mapping[str, str] = {
@@ -32,6 +32,7 @@ FIXED: Mapping[str, str] = {
     "cpp.simdlen": _VARIANT,
     "cpp.vec_isa_ok": _VARIANT,
     "assert_indirect_indexing": "an index out of range must be an error, not a read beyond a tensor",
+    "triton.cudagraphs": "CUDA graphs are recorded in the process that calls, and nothing does that yet",
     "triton.": _CPU,
     "cuda.": _CPU,
     "cpu_backend": "graphs are compiled as C++",

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from hatch_precompile.tracing.pytrees import children
 from hatch_precompile.tracing.tensors import without_subclass
 
-__all__ = ["Sample", "copied", "copy_of", "gives_no_gradient", "mode_context", "raised_eagerly"]
+__all__ = ["Copying", "Sample", "copied", "copy_of", "gives_no_gradient", "mode_context", "raised_eagerly"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Sample:
     resized: tuple[tuple[str, int, int], ...] = ()
 
 
-class _Copying(TorchFunctionMode):
+class Copying(TorchFunctionMode):
     """Copies of tensors that are what they are copies of: inference tensors, or of a subclass.
 
     Copied in another mode than they were made in, tensors would gain or lose what inference mode leaves
@@ -63,7 +63,7 @@ def copied(sample: Sample) -> Sample:
 
 def copy_of(value: Any) -> Any:
     """A deep copy in which tensors are of the kind they were of."""
-    with _Copying():
+    with Copying():
         return copy.deepcopy(value)
 
 

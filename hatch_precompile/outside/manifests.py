@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from hatch_precompile.errors import OutsideError
 from hatch_precompile.formatting import in_bytes
@@ -58,9 +58,14 @@ class NoShardError(OutsideError):
 
 
 class VariantRecord(Struct, frozen=True):
+    """`device`: what torch calls the devices that it is for, left out for CPUs; `run`: whether the build ran
+    its kernels, likewise."""
+
     name: str = ""
     backend: str = ""
     requires: list[str] = []
+    device: str | UnsetType = UNSET
+    run: bool | UnsetType = UNSET
 
 
 class Recipe(Struct, frozen=True, omit_defaults=True):

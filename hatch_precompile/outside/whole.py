@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import msgspec
+from msgspec import UNSET
 from packaging.version import InvalidVersion, Version
 
 from hatch_precompile.config.model import RESERVED, Entrypoint
@@ -16,6 +17,7 @@ from hatch_precompile.outside.manifests import (
     BundledFrame,
     EntrypointRecord,
     Manifest,
+    VariantRecord,
 )
 from hatch_precompile.outside.names import is_below
 from hatch_precompile.records import GraphRecord
@@ -166,8 +168,11 @@ def _of_entrypoints(manifest: Manifest) -> Iterator[str]:
 
 
 def _of_graph(manifest: Manifest, graph: GraphRecord, *, backward: bool = False) -> Iterator[str]:
-    known = {each.name for each in manifest.variants}
+    known = {each.name for each in manifest.variants if each.device is UNSET}
     compiled = [*graph.libraries, *graph.python]
+    of_a_gpu = _on_gpus(manifest).get(graph.readable.partition("/")[2].partition("/")[0])
+    if of_a_gpu is not None:
+        known = {of_a_gpu.name}
     yield from _unless(
         set(compiled) == known
         and len(compiled) == len(known)
@@ -233,17 +238,31 @@ def _of_entry(
         f"has files of another entrypoint for {entry.data!r}",
     )
     yield from _unless(
-        _begins(entry.first_graph, own, len(manifest.graphs)) and all(each in own for each in entry.graphs),
+        _begins(entry.first_graph, own, len(manifest.graphs), entry.gpu is not UNSET)
+        and all(each in own for each in entry.graphs),
         f"has graphs for {entry.data!r} that are not of {owner}",
     )
+    if entry.gpu is not UNSET:
+        yield from _unless(
+            entry.gpu.variant in _on_gpus(manifest) and f"/{entry.gpu.variant}/" in entry.data,
+            f"has {entry.data!r} for a variant that is not for GPUs",
+        )
     first, own = entry.first_resume, resumes.get(owner, range(0))
     yield from _unless(
-        _begins(first, own, len(manifest.resumes)), f"has resume functions for {entry.data!r} not of {owner}"
+        _begins(first, own, len(manifest.resumes), entry.gpu is not UNSET),
+        f"has resume functions for {entry.data!r} not of {owner}",
     )
 
 
-def _begins(first: int, own: range, every: int) -> bool:
-    """Whether a number is where an entrypoint's records begin; what has none may begin anywhere."""
+def _on_gpus(manifest: Manifest) -> dict[str, VariantRecord]:
+    return {each.name: each for each in manifest.variants if each.device is not UNSET}
+
+
+def _begins(first: int, own: range, every: int, on_gpu: bool) -> bool:
+    """Whether a number is where an entrypoint's records begin; what has none may begin anywhere. Those for
+    GPUs come behind the others."""
+    if on_gpu:
+        return own.start <= first <= own.stop if own else first <= every
     return first == own.start if own else first <= every
 
 
@@ -254,6 +273,9 @@ def is_of_a_capture(name: str) -> bool:
 
 def _of_file(manifest: Manifest, name: str, kind: str) -> Iterator[str]:
     owner, _, rest = name.partition("/")
+    part, _, within = rest.partition("/")
+    if part in _on_gpus(manifest):
+        rest = within
     if manifest.entrypoint(owner) is None or not _KINDS[kind].fullmatch(rest):
         yield f"has {name!r} in the place of a file of the kind {kind}"
     elif name not in manifest.files:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from hatch_precompile.bundle.format import FORMAT
@@ -38,12 +39,17 @@ class Earlier:
         """
         try:
             record = self.bundle.whole.entrypoint(entrypoint)
-            if record is None or record.made_from is None:
+            if record is None or record.made_from is None or self._has_code_for_gpus(record):
                 return None
             return _Unpacking(self, record, record.made_from, directory).run()
         except BuildError as error:
             source = self.wheel or "the wheel of a shard"
             raise BuildError(f"nothing can be taken over from {source}: {error}") from error
+
+    def _has_code_for_gpus(self, record: EntrypointRecord) -> bool:
+        """Which would be several captures, of which this is not taken apart again."""
+        frames = (self.bundle.whole.frames[number] for number in record.frames)
+        return any(entry.gpu is not UNSET for frame in frames for entry in frame.entries)
 
 
 def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tuple[Earlier | None, str]:

@@ -31,6 +31,7 @@ __all__ = [
     "dispatch_keys",
     "einops_was_prepared",
     "enters_a_context",
+    "forget",
     "graph_break_reasons",
     "guard_builder",
     "guard_manager_classes",
@@ -342,6 +343,11 @@ def compiling_with(backend: Callable[[Any, Any], Callable[..., Any]]) -> Iterato
         yield
     finally:
         wrapper.__call__ = own
+
+
+def forget() -> None:
+    """Let go of all that dynamo has compiled in this process."""
+    torch._dynamo.reset()
 
 
 def is_compiled(name: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from hatch_precompile.backends import is_for_gpus
 from hatch_precompile.errors import BuildError, unforeseen
 from hatch_precompile.processes import connect_to_parent
 from hatch_precompile.verify.hidden import out_of_reach
@@ -40,7 +41,10 @@ def _outcome(request: Request) -> Outcome:
     try:
         out_of_reach(request.hidden)
         # Whatever torch is, or is not, is found out here.
-        from hatch_precompile.verify.samples import run
+        if is_for_gpus(request.variant):
+            from hatch_precompile.verify.on_gpus import run
+        else:
+            from hatch_precompile.verify.samples import run
 
         return Outcome("", run(request))
     except BuildError as error:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from hatch_precompile.backends import backend, is_for_gpus, variants_for_this_machine
+from hatch_precompile.backends.base import Surroundings
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, printed, received
@@ -81,12 +83,13 @@ def run_samples(
     with_gradients: Sequence[int] = (),
     cases: Sequence[Case] = (),
     hidden: Sequence[Path] = (),
+    shared: Path | None = None,
 ) -> list[SampleResult]:
     """What each sample did in a clean process. Raises VerifyError where none could be run.
 
     paths: where the package with its bundle is found, and then the samples; work: a directory to make;
     variant: whose libraries run, where it is not for this machine to choose; with_gradients, cases, hidden:
-    see `Request`.
+    see `Request`; shared: a folder for what all verifications of a build may share.
     """
     empty = work / "empty"
     empty.mkdir(parents=True)
@@ -98,6 +101,10 @@ def run_samples(
         entrypoint, package, str(outcome), variant, list(with_gradients), list(cases), [*map(str, hidden)]
     )
     request.write_bytes(msgspec.json.encode(asked))
+    around = Surroundings()
+    if is_for_gpus(variant):
+        (one,) = variants_for_this_machine([variant])
+        around = backend(one.backend).surroundings(one, shared or work)
     heard: deque[Event] = deque(maxlen=60)
 
     def hear(event: Event) -> None:
@@ -109,6 +116,7 @@ def run_samples(
         [str(request)],
         paths=paths,
         environment={
+            **around.environment,
             "PATH": str(empty),
             "CXX": str(empty / "no-compiler"),
             "HATCH_PRECOMPILE": "strict",
@@ -118,6 +126,7 @@ def run_samples(
         quiet_limit=timeout,
         on_line=lambda line: hear(printed(line)),
         on_message=lambda message: hear(received(message)),
+        may_fork=around.forked,
     )
     if finished.returncode == 0 and outcome.exists():
         found = msgspec.json.decode(outcome.read_bytes(), type=Outcome)

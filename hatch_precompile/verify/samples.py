@@ -174,6 +174,8 @@ class _Verification:
         """A function that runs eagerly because nobody asks its entries is no miss, so nothing else tells."""
         hits: dict[str, int] = {}
         for entry in self._status()["by_entry"]:
+            if "variant" in entry:
+                continue  # for GPUs
             hits[entry["function"]] = hits.get(entry["function"], 0) + entry["hits"]
         unused = [function for function, number in hits.items() if not number]
         if unused:

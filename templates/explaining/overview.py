@@ -38,7 +38,12 @@ def status_of(installation: Installation) -> dict[str, Any]:
             "hits": sum(entry.hits for frame in frames[:1] for entry in frame.entries),
             "misses": sum(active.misses.get(frame, 0) for frame in frames[:1]) if active is not None else 0,
             "by_entry": [
-                {"function": frame.record["qualname"], "loaded": entry.ready, "hits": entry.hits}
+                {
+                    "function": frame.record["qualname"],
+                    "loaded": entry.ready,
+                    "hits": entry.hits,
+                    **entry.record.get("gpu", {}),
+                }
                 for frame in frames
                 for entry in frame.entries
             ],
@@ -63,10 +68,22 @@ def status_of(installation: Installation) -> dict[str, Any]:
         "installed": bool(installation.entrypoints) and not installation.uninstalled and not reason,
         "reason": reason,
         "variant": installation.variant,
+        **_for_gpus(installation),
         "cell": cell,
         "cells": [each["name"] for each in installation.cells] or [cell],
         "entrypoints": entrypoints,
         "prepared_bytes": _prepared_bytes(installation),
+    }
+
+
+def _for_gpus(installation: Installation) -> dict[str, Any]:
+    """The variants for GPUs, where there are such, and those of them of which the build has run no kernel."""
+    variants = [each for each in installation.manifest.get("variants", ()) if "device" in each]
+    if not variants:
+        return {}
+    return {
+        "gpu_variants": [each["name"] for each in variants],
+        "compiled_not_run": [each["name"] for each in variants if not each.get("run", False)],
     }
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "direct_caller",
     "library_caller",
     "load_library",
+    "on_each_gpu",
     "python_caller",
     "taking_apart",
     "undisturbed",
@@ -193,6 +194,40 @@ def direct_caller(
 # CPython 3.11 loses its way in bytecode that calls a builtin function with more, once it has specialized the
 # call: it does not reckon with the EXTENDED_ARG between PRECALL and CALL.
 _MOST_ARGUMENTS = 255 if sys.version_info < (3, 12) else sys.maxsize
+
+
+def on_each_gpu(
+    caller: Callable[[list[Any]], Callable[..., Any]], constants: list[Any], record: dict[str, Any]
+) -> Callable[..., Any]:
+    """The callable of a library with constants that lie on the GPU of the call, where they are moved once."""
+    made: dict[int, Callable[..., Any]] = {}
+    moved = [constant.get("device") for constant in record["constants"]]
+    Tensor = torch.Tensor  # noqa: N806
+
+    def on_gpu_of(inputs: Sequence[Any]) -> Callable[..., Any]:
+        there = (value.get_device() for value in inputs if isinstance(value, Tensor))
+        index = next((each for each in there if each >= 0), -1)
+        if index < 0:
+            index = torch.cuda.current_device()
+        if index not in made:
+            with torch.inference_mode(False), undisturbed():
+                placed = [
+                    value.to(f"{device}:{index}") if device else value
+                    for value, device in zip(constants, moved, strict=True)
+                ]
+            made[index] = caller(placed)
+        return made[index]
+
+    def call(*inputs: Any) -> Any:
+        return on_gpu_of(inputs)(*inputs)
+
+    def boxed(inputs: list[Any]) -> Any:
+        return on_gpu_of(inputs).boxed(inputs)  # type: ignore[attr-defined]
+
+    for function in (on_gpu_of, call, boxed):
+        leave_untraced(function, below=True)
+    call.boxed = boxed  # type: ignore[attr-defined]
+    return call
 
 
 def _wrapping_function() -> int:

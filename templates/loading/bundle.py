@@ -129,11 +129,19 @@ class Bundle:
         constants = [self._constant(constant) for constant in record.get("constants", ())]
         name = record.get("python", {}).get(self.variant)
         if name is None:
-            library = self._loaded(record["libraries"][self.variant], "inductor_entry_cpp")
+            libraries = record["libraries"]
+            # One that is for GPUs is for one variant only.
+            path = libraries[self.variant] if self.variant in libraries else next(iter(libraries.values()))
+            library = self._loaded(path, "inductor_entry_cpp")
             direct = record.get("direct") and not boxed
-            call = callers.direct_caller(library, record, constants) if direct else None
-            call = call or callers.library_caller(library, record, constants)
-            return self._with_weights(call, record, self._path(record["libraries"][self.variant]))
+
+            def caller(constants: list[Any]) -> Callable[..., Any]:
+                call = callers.direct_caller(library, record, constants) if direct else None
+                return call or callers.library_caller(library, record, constants)
+
+            if any("device" in constant for constant in record.get("constants", ())):
+                return callers.on_each_gpu(caller, constants, record)
+            return self._with_weights(caller(constants), record, self._path(path))
         kernels = [self._loaded(kernel, "kernel") for kernel in record["kernels"][self.variant]]
         names = [constant["name"] for constant in record.get("constants", ())]
         call = callers.python_caller(

@@ -92,6 +92,8 @@ class Entry:
     def load(self) -> bool:
         """Set up what the stub stands for; one that does not fit this process is left out with a warning."""
         installation = self.frame.installation
+        if "gpu" in self.record and not sys.modules["torch"].cuda.is_initialized():
+            return False  # no tensor is on one
         if not self.ready and self.guard is self.stub:
             try:
                 with torch_private.at_work():
@@ -118,12 +120,27 @@ class Entry:
                     self.give_up(error)
         return self.ready
 
+    def _gpu(self) -> Any:
+        """What says which GPUs it is for; None for one for CPUs."""
+        record = self.record.get("gpu")
+        if record is None:
+            return None
+        from ..backends.cuda import Gpu
+
+        manifest = self._bundle.manifest
+        requires = next(v["requires"][0] for v in manifest["variants"] if v["name"] == record["variant"])
+        return Gpu(requires, pinned=record["pinned"])
+
     def _load(self, data: dict[str, Any]) -> None:
+        if "gpu" in self.record:
+            from ..backends.cuda import check_cuda
+
+            check_cuda(self._bundle.manifest["built_with"])
         check_inputs(data["inputs"])
         log = self.frame.installation.log
         stands_in = self if log is None else Announced(self, log)
         namespace = guard_namespace()
-        code = prepare_guard(namespace, data, self.frame.globals, stands_in)
+        code = prepare_guard(namespace, data, self.frame.globals, stands_in, self._gpu())
         names = {name: self._global(spec) for name, spec in data["globals"].items()}
         self.frame.globals.update(names)
         self.readable = FunctionType(code, namespace, "guard")
@@ -142,7 +159,7 @@ class Entry:
             # einops need not be called for it.
             check_inputs(record for record in data["inputs"] if record[0] != "prepared")
             with torch_private.without_torch_function():
-                code = prepare_guard(namespace, data, self.frame.globals, made)
+                code = prepare_guard(namespace, data, self.frame.globals, made, self._gpu())
         except Stale:
             for module in filter(_is_to_be_imported, data["modules"]):
                 raise Unimported(f"module {module} is not imported") from None

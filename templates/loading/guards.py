@@ -42,6 +42,7 @@ def guard_namespace() -> dict[str, Any]:
         "saved_tensors_hooks": torch_private.saved_tensors_hooks,
         "inference_mode": torch.is_inference_mode_enabled,
         "default_device": torch_private.default_device,
+        "gpu_settings": torch_private.gpu_settings,
         "forward_ad": forward_ad,
         "math": math,
         **CALL_CHECKS,
@@ -54,9 +55,14 @@ def _passed(_locals: dict[str, Any]) -> bool:
 
 
 def prepare_guard(
-    namespace: dict[str, Any], data: dict[str, Any], frame_globals: dict[str, Any], entry: Any
+    namespace: dict[str, Any],
+    data: dict[str, Any],
+    frame_globals: dict[str, Any],
+    entry: Any,
+    gpu: Any = None,
 ) -> CodeType:
     """Fill a guard function's globals from an entry's data, and return its code; `entry` gets its `state`.
+    gpu: of one for GPUs, what says for which.
 
     Raises Stale where something it compares with cannot be found, Refused where it cannot be made.
     """
@@ -65,12 +71,22 @@ def prepare_guard(
     namespace.update({f"c{i}": decode(constant) for i, constant in enumerate(data["constants"])})
     with torch_private.dispatching_as(*data["dispatch"]):
         for index, group in enumerate(data["tensors"]):
-            namespace[f"T{index}"] = torch_private.tensor_guards(group)
+            namespace[f"T{index}"] = _tensor_check(group, data["dispatch"], on_gpu=gpu is not None)
+    if gpu is not None:
+        namespace["gpu"] = gpu
     *parts, code = data["guard"]
     if parts:
         _add_parts(namespace, parts)
     whole: CodeType = code
     return whole
+
+
+def _tensor_check(group: tuple[Any, Any], dispatch: tuple[int, int], *, on_gpu: bool) -> Any:
+    if not on_gpu:
+        return torch_private.tensor_guards(group)
+    from ..backends.cuda import TensorsOnOneGpu
+
+    return TensorsOnOneGpu(group, dispatch)
 
 
 def _add_parts(namespace: dict[str, Any], parts: list[CodeType]) -> None:

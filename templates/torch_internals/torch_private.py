@@ -48,6 +48,8 @@ __all__ = [
     "dispatching_as",
     "eval_frame_callback",
     "filters_for_onednn",
+    "gpu_settings",
+    "index_of",
     "is_compiling",
     "is_traced_symbolically",
     "leave_untraced",
@@ -350,14 +352,34 @@ def dispatching_as(included: int, excluded: int) -> Iterator[None]:
         yield
 
 
-def tensor_guards(group: tuple[Any, Any]) -> TensorCheck:
+def gpu_settings() -> tuple[bool, ...]:
+    """What torch chooses its functions for GPUs by while it traces, and dynamo's guards do not ask: the kinds
+    of attention that are allowed, and whether cuDNN is used."""
+    private = torch._C
+    return (
+        private._get_flash_sdp_enabled(),
+        private._get_mem_efficient_sdp_enabled(),
+        private._get_math_sdp_enabled(),
+        private._get_cudnn_sdp_enabled(),
+        private._get_cudnn_enabled(),
+    )
+
+
+def index_of(value: Any) -> int:
+    """The number of the GPU that a tensor is on; -1 for any other value."""
+    return Tensor.get_device(value) if isinstance(value, Tensor) else -1
+
+
+def tensor_guards(group: tuple[Any, Any], gpu: int = 0) -> TensorCheck:
     """One C++ check for a group of tensors, from what each must look like (docs/bundle-format.md).
+
+    gpu: the number of the one that those of a GPU must be on
 
     The check compares metadata only; the tensors it is made from are never written to and die here.
     A model has many tensors of few kinds: one example per kind does for all of them.
     """
     kinds, numbers = group
-    examples = [_example(kind) for kind in kinds]
+    examples = [_example(kind, gpu) for kind in kinds]
     sizes = [list(kind[8]) for kind in kinds]
     strides = [list(kind[9]) for kind in kinds]
     return TensorCheck(
@@ -417,9 +439,27 @@ class TensorCheck:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def _example(kind: Any) -> torch.Tensor:
+def _on_a_gpu(size: Any, stride: Any, dtype: torch.dtype, gpu: int) -> torch.Tensor:
+    """A tensor that says that it is there, and has no memory: nothing opens the driver for it. Raises Refused
+    where this torch has no function for that, which is not built for GPUs."""
+    construct = getattr(torch._C, "_construct_CUDA_Tensor_From_Storage_And_Metadata", None)
+    storage = getattr(torch._C, "_construct_storage_from_data_pointer", None)
+    if construct is None or storage is None or torch.version.cuda is None:
+        raise Refused("this torch knows of no GPU")
+    device = torch.device("cuda", gpu)
+    extent = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
+    memory = extent * dtype.itemsize
+    metadata = {"size": list(size), "stride": list(stride), "storage_offset": 0, "dtype": dtype}
+    metadata |= {"device": device, "nbytes": memory}
+    tensor: torch.Tensor = construct(metadata, storage(0, device, memory))
+    return tensor
+
+
+def _example(kind: Any, gpu: int) -> torch.Tensor:
     is_parameter, reference, size, stride, dtype, device, requires_grad, keys, _, _ = kind
     cls = decode(reference)
+    if device.startswith("cuda"):
+        device = f"cuda:{gpu}"
     # Dispatch keys tell inference tensors from ordinary ones; one of the two has the right ones.
     for inference in (False, True):
         with torch.inference_mode(inference):
@@ -427,7 +467,10 @@ def _example(kind: Any) -> torch.Tensor:
             if cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
                 tensor = torch.Tensor._make_wrapper_subclass(cls, size, strides=stride, **options)
             else:
-                tensor = torch.empty_strided(size, stride, **options)
+                if device.startswith("cuda"):
+                    tensor = _on_a_gpu(size, stride, options["dtype"], gpu).requires_grad_(requires_grad)
+                else:
+                    tensor = torch.empty_strided(size, stride, **options)
                 if is_parameter:
                     tensor = torch.nn.Parameter(tensor, requires_grad=requires_grad)
                 elif cls is not torch.Tensor:

@@ -109,7 +109,7 @@ def test_entrypoints_of_one_target_have_the_same_counts(tmp_path: Path) -> None:
 
     class Shared:
         record: ClassVar = {"qualname": "Net.forward"}
-        entries: ClassVar = [SimpleNamespace(hits=3, ready=True)]
+        entries: ClassVar = [SimpleNamespace(hits=3, ready=True, record={})]
 
     frame = {"module": "m", "qualname": "Net.forward", "heads": "h", "entries": [{}], "functions": []}
     entrypoint = {"target": "m:Net", "activate": "call", "on_miss": "eager", "home": ["m", []], "frames": [0]}

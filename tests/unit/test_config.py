@@ -416,8 +416,8 @@ class TestErrors:
             ),
             (
                 {"options": {"triton.cudagraphs": True}},
-                'options."triton.cudagraphs": expected no setting that the build makes itself: graphs are '
-                "for the CPU",
+                'options."triton.cudagraphs": expected no setting that the build makes itself: CUDA graphs '
+                "are recorded in the process that calls, and nothing does that yet",
             ),
         ],
     )

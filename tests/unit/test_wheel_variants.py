@@ -31,7 +31,7 @@ def test_what_has_a_property_has_one_that_the_draft_allows() -> None:
         found = PROPERTY.fullmatch(text)
         assert found and found.groups()[:2] == ("x86_64", "level")
         levels[name] = found[3]
-    arm = {name for name in known() if name.startswith("armv8")}
+    arm = {name for name in known() if name.startswith(("armv8", "cuda"))}
     assert set(known()) - set(levels) == {"native", "x86-64-v4-bf16", *arm}
     # x86-64 is the first level; the others end with theirs.
     assert all(level == (name.rpartition("-")[2] if "-v" in name else "v1") for name, level in levels.items())

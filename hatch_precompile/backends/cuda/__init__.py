@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ _SETTINGS = {
 }
 
 
+# In the words of torch, where a kernel was to run on what stands in for a GPU (standin.c).
+_NOT_RUN = (
+    *("CUDA error: operation not supported", "CUBLAS_STATUS_NOT_INITIALIZED"),
+    *("CUDNN_STATUS_NOT_INITIALIZED", "CUSOLVER_STATUS_NOT_INITIALIZED", "cuSPARSE error", "cuFFT error"),
+    "no GPU, and what stands in",
+)
+
+
 class Cuda(Backend):
     """Its capabilities are those of the GPUs of this machine, as "sm_90"."""
 
@@ -41,6 +50,9 @@ class Cuda(Backend):
     def missing(self, variant: Variant) -> list[str]:
         """Nothing: what is compiled for a GPU is compiled without one."""
         return []
+
+    def most_demanding(self, names: Collection[str]) -> None:
+        """Every machine builds for all of them."""
 
     def cannot_compile(self, variant: Variant) -> str:
         import torch
@@ -64,6 +76,12 @@ class Cuda(Backend):
     def native_variant(self, capabilities: Collection[str]) -> Variant:
         raise ConfigError("there is no variant for the GPU of this machine; name its capability")
 
+    def wants_hardware(self, error: BaseException) -> bool:
+        return isinstance(error, RuntimeError) and any(words in str(error) for words in _NOT_RUN)
+
+    def launches_recorded(self) -> AbstractContextManager[list[standin.Launch]]:
+        return standin.launches_recorded()
+
     def surroundings(self, variant: Variant, folder: Path) -> Surroundings:
         """A process of its own: importing inductor counts the GPUs, after which torch refuses to use one in a
         fork."""
@@ -71,8 +89,12 @@ class Cuda(Backend):
             **standin.environment_with(standin.build(folder / "standin"), CARDS[variant.name]),
             "TRITON_CACHE_DIR": str(folder / "triton"),
             "TRITON_DISABLE_LINE_INFO": "1",  # or kernels would have this machine's paths
+            "TORCH_CPP_LOG_LEVEL": "FATAL",  # or what is refused would come with torch's stack
         }
         return Surroundings(environment, forked=False)
+
+    def settle(self) -> None:
+        standin.settle()
 
     def compiler(self) -> Compiler:
         from hatch_precompile.backends.cuda.compiler import CudaCompiler

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hatch_precompile.backends.base import Compiler, Variant
@@ -22,6 +22,14 @@ class CudaCompiler(Compiler):
     has_python_wrapper = False
 
     @contextlib.contextmanager
+    def tracing(self, variant: Variant) -> Iterator[None]:
+        """Dynamo compiles kernels that an author wrote in Triton, to find out what they write to."""
+        with contextlib.ExitStack() as stack:
+            if standin.is_preloaded():
+                stack.enter_context(triton_compiles_for(CARDS[variant.name]))
+            yield
+
+    @contextlib.contextmanager
     def lowering(self, variant: Variant) -> Iterator[None]:
         import torch._inductor.config as inductor_config
 
@@ -37,9 +45,11 @@ class CudaCompiler(Compiler):
             stack.enter_context(vectors_from(lambda _: []))  # of what of a graph runs on the CPU
             stack.enter_context(wrapped_to_be_carried())
             if standin.is_preloaded():
-                stack.enter_context(triton_compiles_for(CARDS[variant.name]))
                 stack.enter_context(kernels_saved_unrun())
             yield
+
+    def uncompiled(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        return Uncomputed(outputs, inputs)
 
     def compiled(self, function: Any, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
         # The library looks itself whether the memory of inputs begins where its kernels want it.

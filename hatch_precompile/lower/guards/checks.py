@@ -60,6 +60,7 @@ Kind = Literal[
     "STAND_ASIDE",
     "STRIDES",
     "TENSOR_CLASS",
+    "TENSOR_DEVICE",
     "TENSOR_DTYPE",
     "TENSOR_MATCH",
     "TENSOR_RANK",

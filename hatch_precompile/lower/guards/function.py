@@ -43,7 +43,7 @@ from hatch_precompile.lower.guards.subclasses import are_checked_by_names
 from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.runtime import torch_private
+from hatch_precompile.runtime import runtime, torch_private
 from hatch_precompile.tracing import is_compiler
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
 
@@ -96,17 +96,19 @@ def lower_guards(
     injected: dict[str, Any],
     dependencies: Dependencies | None = None,
     numbers: Sequence[str] = (),
+    *,
+    on_gpu: bool = False,
 ) -> LoweredGuards:
     """Generate the guard function of one recorded tree.
 
     `injected` maps the names dynamo put into the frame's globals to their values; `dependencies`: what dynamo
     took for constant and may change between calls; `numbers`: conditions on those that were traced for any
-    value. Raises `Unsupported`, with dynamo's words for the check and its source line, for one that it cannot
-    carry.
+    value; `on_gpu`: whether the call was traced for a GPU. Raises `Unsupported`, with dynamo's words for the
+    check and its source line, for one that it cannot carry.
     """
     dependencies = dependencies or Dependencies()
     ask_for_keys_alone(root, dependencies.asked)
-    return _Writer(root, frame_globals, injected, dependencies, numbers).write()
+    return _Writer(root, frame_globals, injected, dependencies, numbers, on_gpu).write()
 
 
 def function_codes(source: str, filename: str) -> tuple[CodeType, ...]:
@@ -125,8 +127,10 @@ class _Writer:
         injected: dict[str, Any],
         dependencies: Dependencies,
         numbers: Sequence[str],
+        on_gpu: bool,
     ) -> None:
         self.root = root
+        self.on_gpu = on_gpu
         self.numbers = numbers
         self.dependencies = dependencies
         self.frame_globals = frame_globals
@@ -158,7 +162,11 @@ class _Writer:
                 self._visit(child)
         if self.dependencies.called:
             require_hooks(self.text, self.root, self._variables, self.dependencies.called)
-        tensors = require_tensors(self.text, self._tensors, self.root.relations)
+        if self.on_gpu:
+            settings = Name("gpu_settings").call()
+            expected = literal(runtime("torch_internals.torch_private").gpu_settings())
+            self.text.require(settings.equals(expected), "PROCESS_STATE")
+        tensors = require_tensors(self.text, self._tensors, self.root.relations, on_gpu=self.on_gpu)
         for relation in self.root.relations:
             self._relation(relation)
         for leaf in self.root.epilogue:

@@ -60,6 +60,8 @@ def distinguish(text: GuardText, leaf: Leaf, variable: Variable | Constant) -> N
         return
     name = "torch.Tensor" if type(value) is torch.Tensor else "torch.nn.Parameter"
     text.add(Check("TENSOR_CLASS", type_of(variable).is_(Name(name))))
+    if value.is_cuda:
+        text.add(Check("TENSOR_DEVICE", variable.attribute("is_cuda").is_(literal(True))))
     text.add(Check("TENSOR_DTYPE", variable.attribute("dtype").is_(Name(str(value.dtype)))))
     text.add(Check("TENSOR_RANK", variable.attribute("dim").call().equals(literal(len(sizes)))))
     for dimension, size in enumerate(sizes):
@@ -69,12 +71,13 @@ def distinguish(text: GuardText, leaf: Leaf, variable: Variable | Constant) -> N
 
 
 def require_tensors(
-    text: GuardText, tensors: list[CheckedTensor], relations: list[Relation]
+    text: GuardText, tensors: list[CheckedTensor], relations: list[Relation], *, on_gpu: bool = False
 ) -> tuple[TensorGroup, ...]:
     """Write the checks of all tensors; returns the groups, in the order of their names T0, T1, ...
 
     TensorGuards refuses an object it meets twice. For the tensors that dynamo requires to be distinct
-    that is the check itself; others that were one object at the build are kept in groups apart.
+    that is the check itself; others that were one object at the build are kept in groups apart. on_gpu: a
+    group is for whichever GPU its tensors are on, and all groups for the same one.
     """
     distinct = {
         id(node)
@@ -97,6 +100,10 @@ def require_tensors(
     for index, group in enumerate(groups):
         text.require(TensorsAgree(index, tuple(variable for _, _, variable in group)), "TENSOR_MATCH")
         text.by_kind["TENSOR_MATCH"] += len(group) - 1
+    if on_gpu:
+        lying_there = [[variable for _, leaf, variable in group if leaf.args[0].is_cuda] for group in groups]
+        one_of_each = [variables[0] for variables in lying_there if variables]
+        text.require(Name("gpu").attribute("serves").call(*one_of_each), "TENSOR_DEVICE")
     return tuple(_group([_spec(text.namer, node, leaf) for node, leaf, _ in group]) for group in groups)
 
 

@@ -101,7 +101,11 @@ def main(variant: str, folder: Path, *names: str) -> None:
             return function
 
         torch._dynamo.reset()
-        with capture_settings({}, graphs_expected=1), torch.set_grad_enabled(trains):
+        with (
+            BACKEND.compiler().tracing(BACKEND.variant(variant)),
+            capture_settings({}, graphs_expected=1),
+            torch.set_grad_enabled(trains),
+        ):
             result = torch.compile(target, backend=compile_here)(*inputs)
         try:
             (result if isinstance(result, torch.Tensor) else result[0]).sum().item()

@@ -353,6 +353,17 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
     return result;
 }
 
+// Products of matrices, as our libraries ask torch for them (AOTInductor's C functions: 0 is success). They write
+// to memory that they are given, so that a call can go on behind them where launches are recorded.
+#define PRODUCT(name) \
+    int name(void) { \
+        return cuLaunchKernel((CUfunction) #name, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) != CUDA_SUCCESS; \
+    }
+PRODUCT(aoti_torch_cuda_mm_out)
+PRODUCT(aoti_torch_cuda_addmm_out)
+PRODUCT(aoti_torch_cuda_bmm_out)
+PRODUCT(aoti_torch_cuda_baddbmm_out)
+
 // What torch would load modules and link with.
 #define REFUSED(name) \
     CUresult refused_##name(void) __asm__(#name); \

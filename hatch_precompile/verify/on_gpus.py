@@ -1,0 +1,108 @@
+"""The samples of one entrypoint, served where something stands in for a GPU: what can be seen is checked.
+
+Guards accept the call, bytecode runs, the library comes in and launches its kernels, on the GPU of the call.
+No kernel runs, so there are no values; and a call ends where torch's own code would compute, as in a
+convolution. Products of matrices are passed over.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from hatch_precompile.backends import backend, variants_for_this_machine
+from hatch_precompile.entrypoints.call import Sample, copied, mode_context
+from hatch_precompile.entrypoints.finding import Target, find_targets
+from hatch_precompile.entrypoints.placing import moved, place
+from hatch_precompile.entrypoints.resized import in_words, resized
+from hatch_precompile.entrypoints.samples import samples_of
+from hatch_precompile.events import Event, send
+from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.verify.parent import Request, SampleResult
+
+__all__ = ["run"]
+
+_GPUS = 2  # as many are stood in for
+
+
+def run(request: Request) -> list[SampleResult]:
+    """What each sample did, and the declared sizes of each. Raises VerifyError where none can be run."""
+    return _Verification(request).run()
+
+
+class _Verification:
+    def __init__(self, request: Request) -> None:
+        (variant,) = variants_for_this_machine([request.variant])
+        self.request = request
+        self.entrypoint = request.entrypoint
+        self.hardware = backend(variant.backend)
+        os.environ["HATCH_PRECOMPILE"] = "off"
+        self.runtime: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
+        errors: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.errors")
+        self.miss: type[Exception] = errors.PrecompileError
+
+    def run(self) -> list[SampleResult]:
+        samples = [*self._samples(list(samples_of(self.entrypoint)))]
+        targets = find_targets(self.entrypoint, [sample for _, sample in samples])
+        given = [self._sized(target, sample) for target, (_, sample) in zip(targets, samples, strict=True)]
+        os.environ["HATCH_PRECOMPILE"] = "strict"
+        self.runtime.install()
+        found: list[SampleResult] = []
+        for index in range(1 if self._is_for_one_gpu() else _GPUS):
+            device = torch.device(self.hardware.device, index)
+            os.environ["HATCH_PRECOMPILE"] = "off"
+            targets = find_targets(self.entrypoint, given)
+            os.environ["HATCH_PRECOMPILE"] = "strict"
+            for target in {id(each): each for each in targets}.values():
+                place(target, device)
+            for number, ((label, _), target, sample) in enumerate(zip(samples, targets, given, strict=True)):
+                found.append(self._call(target, sample, device, number + 1, f"{label} on {device}"))
+        return found
+
+    def _samples(self, samples: list[Sample]) -> Iterator[tuple[str, Sample]]:
+        for number, sample in enumerate(samples, 1):
+            yield f"sample {number}/{len(samples)}", sample
+        for case in self.request.cases:
+            label = f"sample {case.sample + 1}/{len(samples)} at {in_words(case.sizes)}"
+            yield label, replace(samples[case.sample], resized=case.sizes)
+
+    def _sized(self, target: Target, sample: Sample) -> Sample:
+        return resized(self.entrypoint, target, sample) if sample.resized else sample
+
+    def _entries(self) -> list[dict[str, Any]]:
+        every: list[dict[str, Any]] = self.runtime.status()["entrypoints"][self.entrypoint.name]["by_entry"]
+        return [each for each in every if each.get("variant") == self.request.variant]
+
+    def _is_for_one_gpu(self) -> bool:
+        return any(each["pinned"] for each in self._entries())
+
+    def _hits(self) -> int:
+        return sum(each["hits"] for each in self._entries())
+
+    def _call(
+        self, target: Target, sample: Sample, device: torch.device, number: int, label: str
+    ) -> SampleResult:
+        given, hits, ended = moved(copied(sample), device), self._hits(), ""
+        try:
+            with mode_context(sample.mode), self.hardware.launches_recorded() as launches:
+                target.call(*given.args, **given.kwargs)
+        except self.miss as error:
+            return SampleResult(number, False, None, None, f"{label} is not served: {error}")
+        except Exception as error:
+            if not self.hardware.wants_hardware(error):
+                problem = f"{label} raised {type(error).__name__}: {error}"
+                return SampleResult(number, False, None, None, problem)
+            ended = ", up to where torch itself would compute"
+        if self._hits() == hits:
+            return SampleResult(number, False, None, None, f"{label} is not served")
+        if astray := next((each for each in launches if each.device != device.index), None):
+            problem = f"{label}: {astray.kernel} is launched on the GPU {astray.device}"
+            return SampleResult(number, True, None, None, problem)
+        text = f"{label}: hit, {len(launches)} kernels launched{ended}, and none run"
+        send(Event(step="sample-end", text=text, sample=number, samples=number))
+        return SampleResult(number, True, None, None, "")

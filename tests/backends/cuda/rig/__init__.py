@@ -1,0 +1,1 @@
+"""A package with models for CPUs and GPUs."""

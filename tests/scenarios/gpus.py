@@ -1,0 +1,129 @@
+"""A wheel with code for GPUs (tests/backends/cuda), where something stands in for two of them, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from rig import _precompiled, models
+
+from hatch_precompile.backends.cuda import standin
+
+
+def _hits() -> dict[str, int]:
+    return {name: each["hits"] for name, each in _precompiled.status()["entrypoints"].items()}
+
+
+def _called(call: Callable[[], Any]) -> dict[str, Any]:
+    """Where the results of a call are, the launches of compiled code, and whether an entry served it."""
+    before = sum(_hits().values())
+    with torch.no_grad(), standin.launches_recorded() as launches:
+        try:
+            given = call()
+        except RuntimeError as error:  # eager code, of which nothing runs
+            given = str(error).splitlines()[0]
+    results = given if isinstance(given, (tuple, list)) else [given]
+    return {
+        "devices": [str(each.device) if isinstance(each, torch.Tensor) else str(each) for each in results],
+        "launches": [[each.device, each.grid, each.stream] for each in launches],
+        "hits": sum(_hits().values()) - before,
+    }
+
+
+def on_both() -> dict[str, Any]:
+    """Calls on two GPUs, and of tensors on both; on a stream; of views that begin in the middle."""
+    x, y = torch.randn(8, 64), torch.randn(8, 64)
+    seen = {}
+    for device in ("cuda:0", "cuda:1"):
+        there = x.to(device), y.to(device)
+        seen[device] = _called(partial(models.scaled, *there))
+    seen["both"] = _called(lambda: models.scaled(x.to("cuda:0"), y.to("cuda:1")))
+    stream = torch.cuda.Stream()
+
+    def on_a_stream() -> Any:
+        with torch.cuda.stream(stream):
+            return models.scaled(x.cuda(), y.cuda())
+
+    seen["stream"] = _called(on_a_stream) | {"expected": stream.cuda_stream}
+    unaligned = torch.zeros(8 * 64 + 1).cuda()[1:].view(8, 64)
+    seen["unaligned"] = _called(lambda: models.scaled(unaligned, y.cuda()))
+    seen["cpu"] = _called(lambda: models.scaled(x, y))
+    return seen
+
+
+def ways() -> dict[str, Any]:
+    """For each way to speak of a device, whether a call on the first and one on the second GPU are served,
+    and one on the first while the second is the current one."""
+    x = torch.randn(8, 64)
+
+    def served(way: str, device: str, current: int) -> int:
+        with torch.cuda.device(current):
+            hits: int = _called(lambda: models.ways(x.to(device), way))["hits"]
+            return hits
+
+    return {
+        way: [served(way, "cuda:0", 0), served(way, "cuda:1", 0), served(way, "cuda:0", 1)]
+        for way in models.WAYS
+    }
+
+
+def settings() -> list[int]:
+    """Whether calls are served before, while and after a kind of attention is not allowed."""
+    x, y = torch.randn(8, 64).cuda(), torch.randn(8, 64).cuda()
+    seen = [_called(lambda: models.scaled(x, y))["hits"]]
+    torch.backends.cuda.enable_flash_sdp(False)
+    seen.append(_called(lambda: models.scaled(x, y))["hits"])
+    torch.backends.cuda.enable_flash_sdp(True)
+    return [*seen, _called(lambda: models.scaled(x, y))["hits"]]
+
+
+def written() -> list[Any]:
+    """Of an input that is written to and begins in the middle: whether the call is served, its launches, and
+    what lies beside it."""
+    memory = torch.arange(8 * 64 + 1, dtype=torch.float32).cuda()
+    view = memory[1:].view(8, 64)
+    seen = _called(lambda: models.doubled(view))
+    return [seen["hits"], len(seen["launches"]), memory[:1].cpu().item()]
+
+
+def other_card() -> dict[str, Any]:
+    """What is served where the card is of another capability than that of any variant."""
+    x, y = torch.randn(8, 64).cuda(), torch.randn(8, 64).cuda()
+    return _called(lambda: models.scaled(x, y))
+
+
+def explained() -> list[str]:
+    """Why a call with tensors on two GPUs is not served."""
+    x, y = torch.randn(8, 64), torch.randn(8, 64)
+    with torch.no_grad():
+        reports = _precompiled.explain("scaled", x.to("cuda:0"), y.to("cuda:1"))
+    return [each["reason"] for each in reports]
+
+
+def without() -> dict[str, Any]:
+    """In a process without a GPU: what is served, said, and loaded; and an explanation."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        x, y = torch.randn(8, 64), torch.randn(8, 64)
+        with torch.no_grad(), contextlib.suppress(RuntimeError):
+            models.scaled(x, y)
+            models.Net().eval()(x)
+            models.ways(x, "beside")
+    backend = f"{_precompiled.__name__}.backends.cuda" in sys.modules
+    with torch.no_grad():
+        reports = _precompiled.explain("scaled", x, y)
+    return {
+        "hits": _hits(),
+        "said": [str(each.message) for each in said],
+        "opened": torch.cuda.is_initialized(),
+        "compilers": [name for name in sys.modules if name.startswith(("triton", "torch._inductor"))],
+        "backend": backend,
+        "variant": _precompiled.status()["variant"],
+        "not run": _precompiled.status()["compiled_not_run"],
+        "reasons": [each["reason"] for each in reports],
+    }

@@ -1,0 +1,110 @@
+"""Which devices entrypoints and variants are for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hatch_precompile.backends import known, variants_for_this_machine
+from hatch_precompile.config import Config, load
+from hatch_precompile.config.devices import captured_together
+from hatch_precompile.errors import ConfigError
+
+PREFIX = "tool.hatch.build.hooks.precompile"
+ONE = {"target": "textmodel.model:Encoder", "samples": "textmodel.samples:encoder"}
+GPU = ["native", "cuda-sm80", "cuda-sm90"]
+
+
+def configured(variants: list[str], **keys: Any) -> Config:
+    table = {"variants": variants, "entrypoints": [ONE | keys]}
+    return load(table, default_package="textmodel")
+
+
+def together(variants: list[str], **keys: Any) -> list[tuple[str, ...]]:
+    config = configured(variants, **keys)
+    return captured_together(config.entrypoints[0], config.variants)
+
+
+def test_variants_for_cpus_are_captured_at_once() -> None:
+    assert together(["x86-64-v3", "x86-64-v4"]) == [("x86-64-v3", "x86-64-v4")]
+
+
+def test_each_variant_for_gpus_is_captured_by_itself_the_highest_first() -> None:
+    assert together(["cuda-sm80", "native", "cuda-sm120"], devices=["cpu", "cuda"]) == [
+        ("native",),
+        ("cuda-sm120",),
+        ("cuda-sm80",),
+    ]
+    assert together(["cuda-sm90"], devices=["cuda"]) == [("cuda-sm90",)]
+
+
+@pytest.mark.parametrize(
+    ("variants", "keys", "said"),
+    [
+        (
+            ["native"],
+            {"devices": ["cuda"]},
+            f'entrypoints[0].devices: "cuda" needs a variant for GPUs in {PREFIX}.variants, '
+            'such as "cuda-sm90"',
+        ),
+        (
+            ["cuda-sm90"],
+            {},
+            f'entrypoints[0].devices: "cpu" needs a variant for CPUs in {PREFIX}.variants, such as "native"',
+        ),
+        (GPU, {}, 'variants: "cuda-sm80" is for no entrypoint: none has "cuda" in its devices'),
+        (
+            GPU,
+            {"devices": ["cuda"]},
+            'variants: "native" is for no entrypoint: none has "cpu" in its devices',
+        ),
+        (
+            ["native"],
+            {"devices": ["gpu"]},
+            'entrypoints[0].devices[0]: expected "cpu" or "cuda", got "gpu"',
+        ),
+        (
+            ["native"],
+            {"devices": ["cpu", "cpu"]},
+            'entrypoints[0].devices[1]: expected a value of its own, got "cpu" as in '
+            f"{PREFIX}.entrypoints[0].devices[0]",
+        ),
+        (
+            GPU,
+            {"devices": ["cpu", "cuda"], "weights": "fixed"},
+            'entrypoints[0].weights: expected "read" beside devices with "cuda", got "fixed"',
+        ),
+        (
+            GPU,
+            {"devices": ["cpu", "cuda"], "float32-matmul-precision": "high"},
+            'entrypoints[0].float32-matmul-precision: expected "highest" beside devices with "cuda": there '
+            "it is what torch.set_float32_matmul_precision says in the process that calls",
+        ),
+        (
+            GPU,
+            {"devices": ["cpu", "cuda"], "options": {"max-autotune": True}},
+            'entrypoints[0].options.max-autotune: expected no setting beside devices with "cuda" for which '
+            "kernels are tried: a build has no GPU to try them on",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said(variants: list[str], keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        configured(variants, **keys)
+    assert str(caught.value) == f"{PREFIX}.{said}"
+
+
+def test_a_workload_is_not_moved() -> None:
+    entrypoint = {"target": ONE["target"], "workload": "textmodel.samples:run", "devices": ["cuda"]}
+    with pytest.raises(ConfigError, match=r"workload: expected samples beside devices with"):
+        load({"variants": ["cuda-sm90"], "entrypoints": [entrypoint]}, default_package="textmodel")
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is built for CUDA")
+@pytest.mark.parametrize("name", known("cuda"))
+def test_a_torch_without_cuda_is_said_before_anything_is_traced(name: str) -> None:
+    said = rf'"{name}" cannot be compiled here: torch \S+ is not built for CUDA; require one of https://'
+    with pytest.raises(ConfigError, match=said):
+        variants_for_this_machine([name])
