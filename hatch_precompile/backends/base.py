@@ -189,7 +189,7 @@ class Backend(ABC):
         return Surroundings()
 
     def settle(self) -> None:
-        """Called in such a process before anything else: what it is started with is not for its children."""
+        """Called in such a process before anything of torch's compiler is imported."""
         return
 
     def compiler(self) -> Compiler:

@@ -52,6 +52,7 @@ _FOREIGN = (
     "TORCH_COMPILE",
     "TORCH_LOGS",
     "TORCH_TRACE",
+    "TRITON_",
     "ATEN_CPU_CAPABILITY",
     "HATCH_PRECOMPILE",
     "PYTEST_CURRENT_TEST",  # another one in each test, and servers are for one environment

@@ -41,6 +41,7 @@ class _Verification:
         self.request = request
         self.entrypoint = request.entrypoint
         self.hardware = backend(variant.backend)
+        self.hardware.settle()
         os.environ["HATCH_PRECOMPILE"] = "off"
         self.runtime: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
         errors: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.errors")

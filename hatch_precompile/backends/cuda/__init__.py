@@ -94,7 +94,9 @@ class Cuda(Backend):
         return Surroundings(environment, forked=False)
 
     def settle(self) -> None:
-        standin.settle()
+        if standin.is_preloaded():
+            standin.settle()
+            standin.counted()
 
     def compiler(self) -> Compiler:
         from hatch_precompile.backends.cuda.compiler import CudaCompiler

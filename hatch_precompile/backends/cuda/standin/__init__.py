@@ -21,6 +21,7 @@ from hatch_precompile.errors import BuildError
 __all__ = [
     "Launch",
     "build",
+    "counted",
     "environment_with",
     "is_preloaded",
     "launches_recorded",
@@ -81,6 +82,15 @@ def settle() -> None:
     os.environ.pop(_PRELOAD, None)
     if any(kept):
         os.environ[_PRELOAD] = ":".join(kept)
+
+
+def counted() -> None:
+    """Have torch count the GPUs that are stood in for. It may ask a library for the real ones, or a variable
+    that hides them. For a process of its own, which stays with that."""
+    import torch
+
+    torch.cuda._device_count_nvml = lambda: -1  # as where that library is not there
+    torch.cuda._cached_device_count = None
 
 
 def _library() -> Any:

@@ -1,0 +1,51 @@
+"""tests/gpu/check.py, for when a GPU is at hand: its steps are there, and none is done twice."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+SCRIPT = TESTS / "gpu/check.py"
+
+
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("gpu_check", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_step_has_a_function() -> None:
+    check = script()
+    named = {step.partition(":")[0] for step in check.steps()}
+    assert {"about", "agree", "cold", "time", "same", *check.OF_SEVERAL} == named
+    for name in named - {"time"}:
+        assert callable(getattr(check, name))
+
+
+def test_it_has_the_entrypoints_of_its_project() -> None:
+    table = tomllib.loads((TESTS / "gpu/project/pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    declared = {each["target"].rpartition(":")[2] for each in table["hooks"]["precompile"]["entrypoints"]}
+    assert declared == {target for target, _, _ in script().ENTRYPOINTS.values()}
+
+
+def test_what_was_done_is_not_done_again_and_what_fails_is_kept(tmp_path: Path) -> None:
+    wheel, results = tmp_path / "empty.whl", tmp_path / "results.json"
+    with zipfile.ZipFile(wheel, "w"):
+        pass
+    first, second, *others = script().steps()
+    results.write_text(json.dumps({step: {"done": True} for step in [first, *others]}))
+    command = [sys.executable, str(SCRIPT), str(wheel), "--results", str(results)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(results.read_text())
+    assert found[first] == {"done": True}
+    assert "No module named 'gauge'" in found[second]["failed"]
+    assert len(done.stdout.splitlines()) == 1
