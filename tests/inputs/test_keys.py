@@ -78,7 +78,15 @@ def before_all(found: Registry) -> None:
     found.update({"more": 5.0, **dict(reversed(kept.items()))})
 
 
-BY_KEY = [of_a_tensor, by_get, by_item, by_in, of_a_list, not_there]
+def only_there(x: torch.Tensor, table: Any) -> torch.Tensor:
+    try:
+        table["Tensor"]
+    except KeyError:
+        return x * 3.0
+    return x * 2.0
+
+
+BY_KEY = [of_a_tensor, by_get, by_item, by_in, of_a_list, not_there, only_there]
 
 
 @pytest.mark.parametrize("call", BY_KEY)
@@ -99,6 +107,7 @@ CHANGES: dict[str, tuple[Any, Callable[[Registry], Any]]] = {
     "now-in": (by_in, lambda found: found.update(Other=1.0)),
     "below": (of_a_list, lambda found: found["numbers"].__setitem__(1, 5.0)),
     "other-list": (of_a_list, lambda found: found.update(numbers=[1.0, 5.0])),
+    "only-there": (only_there, lambda found: found.pop("Tensor")),
     "now-there": (not_there, lambda found: found.update(Other=1.0)),
     "now-got": (not_there, lambda found: found.update(Third=1.0)),
 }
@@ -201,6 +210,40 @@ WHOLE = [
 def test_who_goes_through_it_asks_for_all(call: Any) -> None:
     one = captured(call, rows(), table())
     assert refused(call, another, one) != ""
+
+
+def a_tensor(x: torch.Tensor, table: Any) -> torch.Tensor:
+    return x + table["weight"]
+
+
+def given_back(x: torch.Tensor, table: Any) -> Any:
+    return x * 2.0, table["numbers"]
+
+
+def written(x: torch.Tensor, table: Any) -> torch.Tensor:
+    table["numbers"].append(1.0)
+    return x * 2.0
+
+
+@pytest.mark.parametrize("call", [a_tensor, given_back, written])
+def test_what_bytecode_takes_out_by_its_place_stays_there(call: Any) -> None:
+    def with_a_tensor() -> Registry:
+        return Registry({"weight": torch.ones(4), "numbers": [1.0], "others": [2.0]})
+
+    one = captured(call, rows(), with_a_tensor())
+    again = one.loaded()
+    one.frame_locals["table"] = with_a_tensor()
+    assert again() == ""
+    one.frame_locals["table"] = Registry(reversed(with_a_tensor().items()))
+    assert again() != ""
+
+
+def test_a_key_that_was_only_found_is_asked_for_in_a_plain_dict_too() -> None:
+    one = captured(only_there, rows(), {"Tensor": 3.0, "more": 1.0})
+    again = one.loaded()
+    for found, served in (({"Tensor": 5.0, "more": 2.0}, True), ({"more": 1.0}, False)):
+        one.frame_locals["table"] = found
+        assert (again() == "") is served
 
 
 def test_dynamo_is_left_as_it_was() -> None:

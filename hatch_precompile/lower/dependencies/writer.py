@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, cast
@@ -113,6 +113,7 @@ class Dependencies:
     where their order is not seen; draws: whether the graph has random numbers;
     copied: dynamo's names of objects that are not one another; apart: the same, of two each
     asked: what was asked of each dict of a class derived from dict
+    keys: what plain dicts were asked for, by dynamo's names of them
     memory: of each graph that writes to inputs
     """
 
@@ -128,6 +129,7 @@ class Dependencies:
     hiding: tuple[LackingModule, ...] = ()
     special: tuple[SpecialMethods, ...] = ()
     asked: tuple[Asked, ...] = ()
+    keys: Mapping[str, set[Any]] = dataclasses.field(default_factory=dict)
     memory: tuple[Memory, ...] = ()
 
 
@@ -184,6 +186,7 @@ def dependencies_of(
         tuple(writer.hiding()),
         tuple(writer.special()),
         tuple(assumed.asked),
+        {source.name: keys for source, keys in assumed.keys.items()},
     )
 
 

@@ -36,7 +36,7 @@ from hatch_precompile.lower.guards.expressions import (
     from_python,
     literal,
 )
-from hatch_precompile.lower.guards.keys import ask_for_keys_alone
+from hatch_precompile.lower.guards.keys import ask_for_keys_alone, ask_for_keys_found
 from hatch_precompile.lower.guards.leaves import require_leaf
 from hatch_precompile.lower.guards.modules import is_late, require_if_imported
 from hatch_precompile.lower.guards.subclasses import are_checked_by_names
@@ -108,6 +108,7 @@ def lower_guards(
     """
     dependencies = dependencies or Dependencies()
     ask_for_keys_alone(root, dependencies.asked)
+    ask_for_keys_found(root, dependencies.keys)
     return _Writer(root, frame_globals, injected, dependencies, numbers, on_gpu).write()
 
 

@@ -1,15 +1,17 @@
-"""Guards on a dict of which the trace has asked for single keys: dynamo's ask for all of them, in order."""
+"""Guards on dicts by the keys that the trace has asked for: dynamo's ask a derived dict for all of them, in
+order, and a plain one for none whose value nobody has looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hatch_precompile.looking import is_a
+from hatch_precompile.lower.names import is_plain
 from hatch_precompile.tracing import Asked
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
-__all__ = ["ask_for_keys_alone"]
+__all__ = ["ask_for_keys_alone", "ask_for_keys_found"]
 
 
 def ask_for_keys_alone(tree: GuardNode, found: Iterable[Asked]) -> None:
@@ -23,15 +25,39 @@ def ask_for_keys_alone(tree: GuardNode, found: Iterable[Asked]) -> None:
         for identity, all_of_it in by_value.items()
         if not any(asked.whole for asked in all_of_it)
     }
-    pending = [tree]
+    for node in _dicts(tree):
+        if id(node.value) in alone:
+            _by_name(node, alone[id(node.value)])
+
+
+def ask_for_keys_found(tree: GuardNode, found: Mapping[str, set[Any]]) -> None:
+    """Add that the keys are there which the trace has found in plain dicts. found: by dynamo's names of
+    these"""
+    for node in _dicts(tree):
+        _has(node, {key for key in found.get(node.source, ()) if is_plain(key)})
+
+
+def _dicts(tree: GuardNode) -> list[GuardNode]:
+    found, pending = [], [tree]
     while pending:
         node = pending.pop()
-        if id(node.value) in alone and is_a(node.value, dict):
-            _by_name(node, alone[id(node.value)])
+        found += [node] if is_a(node.value, dict) else []
         pending += node.children
+    return found
+
+
+def _has(node: GuardNode, keys: set[Any]) -> None:
+    """Those of the keys that are in a dict, and of whose values nothing is asked."""
+    names = list(dict.keys(node.value))
+    looked_at = {child.key for child in node.children if child.accessor == "dict_getitem"}
+    looked_at |= {names[child.key] for child in node.children if child.accessor == "get_value"}
+    known = {leaf.args[1] for leaf in node.leaves if leaf.kind == "dict_contains_guard"}
+    for key in sorted(keys.intersection(names).difference(looked_at, known), key=repr):
+        node.leaves.append(Leaf("dict_contains_guard", (True, key, [f"{key!r} in {node.source}"])))
 
 
 def _by_name(node: GuardNode, keys: set[Any]) -> None:
+    _has(node, keys)
     names = list(dict.keys(node.value))
     node.keyed = False
     node.leaves = [leaf for leaf in node.leaves if leaf.kind != "dict_length_check_guard"]

@@ -1,7 +1,11 @@
-"""Notes of which keys alone a trace has asked a dict that somebody derived a class for.
+"""Notes which keys a trace has asked dicts for.
 
-Such a dict is often a registry, which grows with what else a process does: transformers' grows with each
-class of models that is made. Dynamo guards all keys and their order, whatever the traced code has asked for.
+A dict that somebody derived a class for is often a registry, which grows with what else a process does:
+transformers' grows with each class of models that is made. Dynamo guards all its keys and their order,
+whatever the traced code has asked for; where that was single keys, an entry asks for these. Dynamo's bytecode
+takes what it needs out of such a dict by its place there: then all keys are asked for, in order.
+
+Of a plain dict dynamo guards what it has looked at: not that there is something which nobody has looked at.
 
 Seen in torch 2.11.0 and 2.13.0.
 """
@@ -22,9 +26,11 @@ __all__ = ["Asked", "watch_keys", "watching_items"]
 
 @dataclass
 class Asked:
-    """What a trace has asked of one dict: these keys, which are strings or numbers, or more than keys."""
+    """What a trace has asked of one dict: these keys, which are strings or numbers, or more than keys.
+    source: dynamo's, of the dict"""
 
     value: dict[Any, Any]
+    source: Any
     keys: set[Any] = field(default_factory=set)
     whole: bool = False
 
@@ -43,8 +49,12 @@ _PLAIN = (str, int)
 
 def watch_keys(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo import source
     from torch._dynamo.variables import dicts, user_defined
 
+    for method in ("reconstruct", "reconstruct_pycode"):
+        if method in vars(source.ConstDictKeySource):
+            watch(source.ConstDictKeySource, method, _taken_by_place)
     watch(user_defined.UserDefinedDictVariable, "__init__", _derived_dict)
     watch(dicts.ConstDictVariable, "clone", _cloned)
 
@@ -63,7 +73,11 @@ def watching_items() -> Iterator[None]:
     def get(self: Any) -> Any:
         items = self.__dict__["items"]
         asked = self.__dict__.get(_NOTE)
-        if asked is not None and not asked.whole:
+        if asked is None:
+            frame = sys._getframe(1)
+            if frame.f_code in by_key and self.source is not None:
+                _note_plain(self.source, frame.f_locals[by_key[frame.f_code]])
+        elif not asked.whole:
             frame = sys._getframe(1)
             _note(asked, frame.f_code, frame.f_locals, by_key)
         return items
@@ -91,11 +105,30 @@ def _note(asked: Asked, code: CodeType, given: dict[str, Any], by_key: dict[Code
         asked.whole = True
 
 
+def _note_plain(source: Any, key: Any) -> None:
+    """key: dynamo's variable"""
+    try:
+        assumed().keys.setdefault(source, set()).add(key.as_python_constant())
+    except (NotImplementedError, TypeError):  # no constant, or none that a set can have
+        return
+
+
+def _taken_by_place(own: Callable[..., Any]) -> Callable[..., Any]:
+    def reconstruct(self: Any, codegen: Any) -> Any:
+        for asked in assumed().asked:
+            if asked.source == self.base:
+                asked.whole = True
+        return own(self, codegen)
+
+    return reconstruct
+
+
 def _derived_dict(own: Callable[..., Any]) -> Callable[..., Any]:
     def __init__(self: Any, value: Any, dict_vt: Any = None, **kwargs: Any) -> None:  # noqa: N807
         own(self, value, dict_vt, **kwargs)
         if dict_vt is not None and self.source is not None:
-            asked = Asked(value, whole=not all(type(key) in _PLAIN for key in dict.keys(value)))
+            plain = all(type(key) in _PLAIN for key in dict.keys(value))
+            asked = Asked(value, self.source, whole=not plain)
             dict_vt.__dict__[_NOTE] = asked
             assumed().asked.append(asked)
 

@@ -72,6 +72,7 @@ class Assumed:
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
     closures: what was in the cells of those of them that have any, by its ids; None for an empty one
     asked: what was asked of each dict of a class derived from dict (keys.py)
+    keys: what plain dicts were asked for, by dynamo's sources
     draws: whether the graph has random numbers
     environment: variables with their values, None for one that is not set
     names: (module, name) of globals of the standard library, which dynamo takes for constant
@@ -105,6 +106,7 @@ class Assumed:
     written: dict[Any, Any] = field(default_factory=dict)
     orders_seen: set[tuple[Any, ...]] = field(default_factory=set)
     asked: list[Any] = field(default_factory=list)
+    keys: dict[Any, set[Any]] = field(default_factory=dict)
 
 
 _KEPT = "_precompile_assumed"
