@@ -23,10 +23,10 @@ class Ways:
 
     def __init__(self, runtime: Any, variant: str) -> None:
         self._entries: Any = importlib.import_module(f"{runtime.__name__}.loading.entries")
-        self._policies = [each for of in backends_of(variant) for each in of.policies(runtime)]
+        self._policies = [each for backend in backends_of(variant) for each in backend.policies(runtime)]
 
     def native_guards_early(self) -> None:
-        """Of the calls of each sample the first asks the guards as Python, the others as native code."""
+        """The first call that an entry serves asks its guards as Python, those after it as native code."""
         self._entries.native_after(1)
 
     def __iter__(self) -> Iterator[tuple[str, AbstractContextManager[None]]]:

@@ -222,7 +222,9 @@ def dispatcher(site: Site) -> Dispatcher:
     the function's body."""
     frame, runs, simple, names = site.frame, site.runs, is_simple(site.body), site.body.co_freevars
     closure, own_globals, own_code = site.closure, site.globals, site.code
+    installation = frame.installation
 
+    # caller: given where a recorder calls, in the place of the prologue
     def dispatch(frame_locals: dict[str, Any], caller: FrameType | None = None) -> Callable[..., Any] | None:
         if is_compiling():
             return None  # dynamo is tracing through this: it goes on with the body
@@ -261,13 +263,13 @@ def dispatcher(site: Site) -> Dispatcher:
                         frame.latest = [entry, *(other for other in entries if other is not entry)]
                     if simple and (run := runs.get(entry)) is not None:
                         return run
-                    return frame.serving().runner(site, entry, frame_locals)
+                    return (installation.serving or frame.serving()).runner(site, entry, frame_locals)
         except Exception as error:
             all_refuse = False
             if not frame.serving().is_refusal(error, guard, frame_locals):
                 raise
         if all_refuse:
-            return frame.serving().missed(site, frame_locals)
+            return (installation.serving or frame.serving()).missed(site, frame_locals)
         # One is not loaded, or a guard did not come to its end.
         return frame.serving().serve(site, frame_locals)
 
@@ -343,10 +345,12 @@ class _Gone:
     under_compile = missed = serve
 
     @staticmethod
+    def skipped(site: Site, entrypoint: Entrypoint, frame_locals: dict[str, Any], hooked: Any) -> None:
+        unanswered(site, frame_locals, under_compile=hooked is not None)
+
+    @staticmethod
     def copied(*_: Any) -> None:
         return None
-
-    skipped = copied
 
     @staticmethod
     def is_in(*_: Any) -> bool:
@@ -361,6 +365,10 @@ class _Coming(_Gone):
         return None
 
     under_compile = missed = serve
+
+    @staticmethod
+    def skipped(*_: Any) -> None:
+        return None
 
 
 def same_cells(closure: tuple[Any, ...], cells: tuple[Any, ...] | None) -> bool:

@@ -108,7 +108,7 @@ def owners_of(frame: Frame, frame_locals: dict[str, Any]) -> Sequence[Entrypoint
     of a class derived from several of them, which are derived from one another, is of the nearest.
     """
     owners = frame.owners
-    if len(owners) == 1 and owners[0].owns(frame):
+    if len(owners) == 1 and not current.inside and owners[0].owns(frame):
         # Nearly always so, and found without a look at other classes.
         target = owners[0].value
         if type(target) is FunctionType or type(frame_locals.get("self")) is target:

@@ -15,7 +15,7 @@ from ..graphs.callers import GraphFailed
 from ..loading.entries import heads
 from ..torch_internals import torch_private
 from ..values.references import original
-from .activation import CELLS, current
+from .activation import CELLS, current, unanswered
 from .prologue import arguments_of, is_simple, with_prologue
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def missed(
         return None  # what does not fit at all is as if it had never been installed
     if torch_private.is_traced_symbolically():
         return None
-    answer = installation.answer or installation.find_answer()
+    answer = installation.answer or installation.find_answer(unanswered)
     return answer(site, frame_locals, under_compile=under_compile)
 
 

@@ -172,13 +172,13 @@ class _Prepared:
 
     def __init__(
         self,
-        plan: Any,
+        prepack_graph: Any,
         inputs: Sequence[Any],
         wrapping: Sequence[Any],
         forget: Callable[[weakref.ref[Any]], None] | None,
         watch: _Watch,
     ) -> None:
-        _, steps, outputs, watched = plan
+        _, steps, outputs, watched = prepack_graph
         weights = [(number, inputs[number]) for number in (watched if forget is not None else ())]
         self.weights = [(number, _mark(each), each._version, each.data_ptr()) for number, each in weights]
         memory = {id(storage): storage for storage in (each.untyped_storage() for _, each in weights)}
@@ -272,7 +272,7 @@ class FixedWeights:
     def __init__(
         self,
         library: Callable[..., Any],
-        plan: Any,
+        prepack_graph: Any,
         *,
         ways: dict[str, Any] | None = None,
         noticed: bool = True,
@@ -283,7 +283,7 @@ class FixedWeights:
         noticed: whether a change of the weights is; path: of the library, if it has a function that looks
         for changes; lock: gives the one that a fork waits for, held while weights are computed."""
         self._library = library
-        self._plan = plan
+        self._graph = prepack_graph
         self._ways = ways
         self._noticed = noticed
         self._watch = _watch_by(path) if path else _watch
@@ -294,7 +294,7 @@ class FixedWeights:
 
     def caller(self) -> Callable[..., Any]:
         """The callable: positional inputs, a list of outputs. Raises GraphFailed."""
-        kept, _, _, watched = self._plan
+        kept, _, _, watched = self._graph
         first, get, library, prepare = watched[0], self._prepared.get, self._library, self._prepare
 
         def run(inputs: Sequence[Any], wrapping: Sequence[Any] = ()) -> Any:
@@ -323,7 +323,7 @@ class FixedWeights:
         return call
 
     def _prepare(self, inputs: Sequence[Any], wrapping: Sequence[Any]) -> _Prepared:
-        watched = self._plan[3]
+        watched = self._graph[3]
         # What is made under inference_mode has no version, so that nobody could see it change.
         weights = [*(inputs[number] for number in watched), *wrapping]
         if not self._noticed or any(weight.is_inference() for weight in weights):
@@ -347,7 +347,7 @@ class FixedWeights:
         """Raises GraphFailed. The library has not run yet, so that the call can be made again."""
         try:
             with at_work():
-                return _Prepared(self._plan, inputs, wrapping, forget, self._watch)
+                return _Prepared(self._graph, inputs, wrapping, forget, self._watch)
         except Exception as error:
             if raised_by_signal(error):
                 raise

@@ -161,12 +161,12 @@ class Bundle:
             return callers.with_inner_tensors(call, ways) if ways else call
         from ..graphs.weights import FixedWeights, load_steps
 
-        plan = marshal.loads(self.read(name))
-        load_steps(plan[1])
+        prepack_graph = marshal.loads(self.read(name))
+        load_steps(prepack_graph[1])
         check_parts()
         fixed = FixedWeights(
             call,
-            plan,
+            prepack_graph,
             ways=ways,
             noticed=not record.get("hidden_weights", False),
             path=library,

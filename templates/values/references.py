@@ -26,7 +26,7 @@ from types import (
 )
 from typing import Any
 
-from ..errors import raised_by_signal
+from ..errors import check_parts, raised_by_signal
 
 __all__ = [
     "COMPILED",
@@ -399,6 +399,7 @@ def likeness(value: Any) -> str:
     if module.partition(".")[0] == "torch" and not found:
         from .torch_settings import settings_of
 
+        check_parts()
         found = settings_of(value)
     if found or module not in _OF_VALUES or hasattr(cls, "__array__"):
         return found or f"a {module}.{qualname_of(cls)}"

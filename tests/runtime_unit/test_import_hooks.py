@@ -15,7 +15,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-watching = runtime("imports")
+watching = runtime("import_hooks")
 is_imported = runtime("imports").is_imported
 
 

@@ -183,7 +183,17 @@ RUNTIME = REPOSITORY / "templates"
 
 # From the ground up, as above: folders, and the modules that stand beside them.
 ROOMS_OF_THE_RUNTIME = [
-    *("causes", "errors", "imports", "values", "dependencies", "torch_internals", "backends", "graphs"),
+    *(
+        "causes",
+        "errors",
+        "imports",
+        "import_hooks",
+        "values",
+        "dependencies",
+        "torch_internals",
+        "backends",
+        "graphs",
+    ),
     *("loading", "calling", "explaining", "recording", "installation", ""),
 ]
 

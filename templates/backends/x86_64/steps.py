@@ -1,4 +1,4 @@
-"""Steps of x86-64: weights as our own functions and oneDNN multiply them. See weights.py, and
+"""Steps of x86-64: weights as our own functions and oneDNN multiply them. See graphs/weights.py, and
 hatch_precompile/backends/x86_64/layers/."""
 
 from __future__ import annotations

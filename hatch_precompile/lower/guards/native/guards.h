@@ -74,7 +74,7 @@ APART int compared(PyObject *left, PyObject *right, int how) {
     return truth;
 }
 
-// What `alike` in constants.py says, which is asked about what is not known here.
+// What `alike` in templates/values/constants.py says, which is asked about what is not known here.
 APART int alike(PyObject *asked, PyObject *one, PyObject *other) {
     PyTypeObject *type = Py_TYPE(one);
     if (type != Py_TYPE(other)) return 0;
