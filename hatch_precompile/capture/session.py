@@ -666,6 +666,7 @@ class _Session:
         return frame_name(trace.code, tree, Namer(trace.frame_globals), self.declared, self.entrypoint.target)
 
     def _resume_number(self, value: Any) -> int:
+        """Its file holds code, and what marshal cannot hold of its constants, as in the head of an entry."""
         code, module = resume_function(value)
         if code not in self.resumes:
             number = self.resumes[code] = len(self.resumes)

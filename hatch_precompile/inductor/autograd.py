@@ -208,6 +208,8 @@ class Wrappers:
         return Around(self.record, b"", frozenset(self.changed))
 
     def _pickled(self) -> bytes:
+        """AOTAutograd's configuration at run time, and the steps: each a wrapper class of its, the values of
+        the class's fields, and metadata."""
         for _, settings, meta in self.steps:
             settings.pop("fw_only", None)
             if getattr(meta, "bw_donated_idxs", ()) is None:

@@ -29,9 +29,14 @@ Patches = tuple[tuple[tuple[int, ...], Any], ...]
 class LoweredCode:
     """Portable bytecode and what its injected names stand for.
 
-    globals: our name -> ("graph" or "plain graph", id) | ("resume", id) | ("helpers", module)
-    | ("constant", encoded) | ("warnings", ("constant", encoded) or ("global", name))
-    | ("random", encoded calls)
+    globals: our name -> a pair of a kind and an argument. Names are `__precompiled_<8 digits>_<entry>_<n>`,
+    with the start of the sha256 of `<package> <entrypoint>`. The kinds:
+    "graph", "plain graph": its number; torch functions of subclasses are off while a plain one runs
+    "resume": the number of a resume function
+    "helpers": a module of dynamo's; most helpers are the runtime's own, others import it
+    "random": encoded calls of Python's `random`, each (function, arguments, keywords)
+    "warnings": the module or its `warn`: ("constant", encoded) or ("global", name)
+    "constant": an encoded constant
     constants: (path of co_consts indexes, encoded) for constants that marshal cannot hold
     native: False where running the frame imports torch._dynamo
     """

@@ -1,5 +1,25 @@
 """An entry's files: what the runtime reads first (`head`), the rest (`data`), what an explanation says of the
-guard (`.words`), and the guard for people (`source`)."""
+guard (`.words`), and the guard for people (`source`).
+
+A head is a tuple, and the bundle has the heads of a frame's entries in one file:
+
+1. the code of the stub, a function `guard(L)` with the first checks, which ends with `return load(L)`
+2. the frame's bytecode, with renamed globals
+3. pairs (path, encoded constant) for what marshal cannot hold; a path is of positions in `co_consts`
+4. the modules that references in these start from
+
+The data is a dict:
+
+- `guard`: the code of the functions in the readable source: repeated parts, then `guard(L)`
+- `native`: number in the library of guards, dotted names in the guard's namespace, and values: its constants
+- `constants`: encoded constants (templates/values/constants.py): `c0`, `c1`, ... in the guard
+- `tensors`: groups `T0`, `T1`, ... in the guard: see `TensorGroup`
+- `state`: JSON of torch's `GlobalStateGuard`, but for its `num_threads`
+- `dispatch`: dispatch keys added and left out in the captured call, raw; tensors are checked under them
+- `globals`: what names in the bytecode stand for: see `LoweredCode`
+- `inputs`: records of what the entry depends on: see dependencies/kinds.py
+- `modules`: those imported before references are followed, except torch's compiler
+"""
 
 from __future__ import annotations
 

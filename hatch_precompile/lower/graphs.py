@@ -1,4 +1,5 @@
-"""Compiled graph to files: one stripped library per variant, constants as raw bytes."""
+"""Compiled graph to files: one stripped library per variant, constants as raw bytes, how fixed weights are
+prepacked as the marshalled fields of a `PrepackGraph`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disassembles heads of entries (docs/bundle-format.md): a list of them on stdin, one of texts on stdout.
+"""Disassembles heads of entries (lower/entries.py): a list of them on stdin, one of texts on stdout.
 
 Run as a file, in a process of its own: standard library only.
 """

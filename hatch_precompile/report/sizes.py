@@ -20,7 +20,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "the process": ("ENVIRONMENT", "PROCESS_STATE", "HOOKS"),
 }
-"""The kinds of checks (docs/bundle-format.md) by what they are about; all others are about Python values."""
+"""The kinds of checks (lower/guards/checks.py) by what they are about; all others are about Python values."""
 
 _KINDS_OF_FILES = {
     ".entry": "guards and bytecode",

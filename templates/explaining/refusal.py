@@ -1,6 +1,6 @@
 """Runs a guard function line by line, and finds where it stopped and what its variables are.
 
-What its lines ask is data that lies in the bundle (docs/bundle-format.md). Loaded with explanations only.
+What its lines ask is data that lies in the bundle. Loaded with explanations only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNKNOWN: tuple[str, dict[str, Any], tuple[Any, ...]] = ("", {}, ())
 
 
 class Check(NamedTuple):
-    """What a line asks: see docs/bundle-format.md."""
+    """What a line asks: see `_of_check` in hatch_precompile/lower/guards/words.py."""
 
     kind: str
     where: str

@@ -371,7 +371,7 @@ def index_of(value: Any) -> int:
 
 
 def tensor_guards(group: tuple[Any, Any], gpu: int = 0) -> TensorCheck:
-    """One C++ check for a group of tensors, from what each must look like (docs/bundle-format.md).
+    """One C++ check for a group of tensors, from what each must look like (`TensorGroup`).
 
     gpu: the number of the one that those of a GPU must be on
 

@@ -194,6 +194,7 @@ OF_KNOWN_THINGS = {
             "dependencies/inputs.py",
         ),
         *(
+            "import_hooks.py",
             "imports.py",
             "installation.py",
             "values/references.py",

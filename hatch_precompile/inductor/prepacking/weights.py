@@ -34,12 +34,13 @@ _PREPARED = "precompile_prepared_"
 
 @dataclass(frozen=True)
 class PrepackGraph:
-    """What becomes of a graph's inputs at a call.
+    """What becomes of a graph's inputs at a call; a `.weights` file holds these fields.
 
     kept: the numbers of those that the library takes, first
     steps: (operator, arguments, keyword arguments) of what depends on weights alone; an argument that is a
     tensor is ("input", number) or ("step", number), one that is a dtype, device, layout or memory format
-    (that word, its name)
+    (that word, its name); operators that are no torch's are in `_OWN` of templates/graphs/weights.py or, with
+    the name of their backend before a colon as in `x86_64:in_panels`, in its steps.py
     outputs: the numbers of the steps whose tensors the library takes next
     watched: the numbers of the inputs that the steps read
     """

@@ -1,7 +1,8 @@
 """The kinds of things that an entry depends on, with what of each is compared where a wheel runs.
 
 The runtime has a check for each (templates/dependencies/inputs.py), and gets the fields one after the other:
-tuples are fast to read.
+tuples are fast to read. A fingerprint is a value as text or nested tuples, or else its class; of a function,
+its own (templates/values/references.py) and its free variables; of a file, the start of its sha256.
 """
 
 from __future__ import annotations
@@ -137,6 +138,8 @@ class Prepared(Dependency):
 
 @dataclass(frozen=True)
 class Operator(Dependency):
+    """An operator of `torch.library`. schema: as text, with the default values."""
+
     kind = "operator"
     name: str
     schema: str
@@ -163,6 +166,8 @@ class Object(Dependency):
 
 @dataclass(frozen=True)
 class EnvironmentVariable(Dependency):
+    """A variable of the environment. value: None where it is not set."""
+
     kind = "environment"
     name: str
     value: str | None
@@ -203,6 +208,8 @@ class Table(Dependency):
 
 @dataclass(frozen=True)
 class Global(Dependency):
+    """A global without a guard of dynamo's."""
+
     kind = "global"
     module: str
     name: str

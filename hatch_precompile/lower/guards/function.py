@@ -70,7 +70,7 @@ _SMALL = 16
 
 @dataclasses.dataclass(frozen=True)
 class LoweredGuards:
-    """A guard function and what it needs: see docs/bundle-format.md for how each is stored."""
+    """A guard function and what it needs: see entries.py for how each is stored."""
 
     functions: tuple[Function, ...]
     stub: Function

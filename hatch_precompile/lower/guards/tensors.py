@@ -22,7 +22,11 @@ CheckedTensor = tuple[GuardNode, Leaf, Variable | Constant]
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
-    """What one tensor of a group must look like; sizes and strides hold None where they may vary."""
+    """What one tensor of a group must look like, stored as a tuple of these fields.
+
+    parameter: whether it is a `torch.nn.Parameter`; size, stride: those at the build; dispatch_keys: as
+    `DispatchKeySet.raw_repr()` gives them; sizes, strides: what is checked, None where they may vary
+    """
 
     parameter: bool
     type: Any  # a constant: the tensor's exact class
@@ -41,7 +45,8 @@ class TensorSpec:
 
 @dataclasses.dataclass(frozen=True)
 class TensorGroup:
-    """Tensors checked in one call. A model has many tensors of few kinds, so each kind stands once."""
+    """Tensors checked in one call, which must be distinct objects. A model has many tensors of few kinds, so
+    each kind stands once."""
 
     kinds: tuple[TensorSpec, ...]
     numbers: tuple[int, ...]  # per tensor, in the order of the call: its kind

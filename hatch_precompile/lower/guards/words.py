@@ -1,6 +1,7 @@
-"""What an explanation needs of a guard, as data (docs/bundle-format.md): what each line asks, of what.
+"""What an explanation needs of a guard, as data: what each line asks, of what.
 
-It lies in a file of its own, because only a call that is explained needs it.
+It lies in a file of its own, because only a call that is explained needs it. `words_of` says what is in it. A
+line that checks has the fields of `Check` in templates/explaining/refusal.py.
 """
 
 from __future__ import annotations
