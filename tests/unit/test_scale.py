@@ -1,4 +1,4 @@
-"""docs/scale.md says what benchmarks/scale.py computes, and that follows what a build does."""
+"""benchmarks/README.md says what benchmarks/scale.py computes, and that follows what a build does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPT = REPOSITORY / "benchmarks" / "scale.py"
-PAGE = " ".join((REPOSITORY / "docs" / "scale.md").read_text("utf-8").split())
+TEXT = (REPOSITORY / "benchmarks" / "README.md").read_text("utf-8")
+PAGE = " ".join(TEXT.split())
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def scale() -> Iterator[ModuleType]:
 
 def test_the_table_of_the_page_is_what_the_command_prints() -> None:
     printed = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=True).stdout
-    assert f"\n\n{printed}\n" in (REPOSITORY / "docs" / "scale.md").read_text("utf-8")
+    assert f"\n\n{printed}\n" in TEXT
 
 
 def test_the_figures_in_the_text_are_computed(scale: ModuleType) -> None:
