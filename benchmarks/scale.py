@@ -2,9 +2,9 @@
 
     python benchmarks/scale.py
 
-It prints the table of benchmarks/README.md. A cell is one task: an environment, the captures of all entrypoints on
-the worker's cores, then their verification. Tasks wait for workers; their wheels come over one link to one
-machine, which merges and uploads. With shards a cell's entrypoints are split over several tasks.
+It prints the table of benchmarks/README.md. A cell is one task: an environment, the captures of all
+entrypoints on the worker's cores, then their verification. Tasks wait for workers; their wheels come over one
+link to one machine, which merges and uploads. With shards a cell's entrypoints are split over several tasks.
 """
 
 from __future__ import annotations
