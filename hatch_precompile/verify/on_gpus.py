@@ -46,6 +46,7 @@ class _Verification:
         self.runtime: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
         errors: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.errors")
         self.miss: type[Exception] = errors.PrecompileError
+        self.of_one_gpu: set[int] = set()  # samples that entries for the first one serve
 
     def run(self) -> list[SampleResult]:
         samples = [*self._samples(list(samples_of(self.entrypoint)))]
@@ -54,7 +55,7 @@ class _Verification:
         os.environ["HATCH_PRECOMPILE"] = "strict"
         self.runtime.install()
         found: list[SampleResult] = []
-        for index in range(1 if self._is_for_one_gpu() else _GPUS):
+        for index in range(_GPUS):
             device = torch.device(self.hardware.device, index)
             os.environ["HATCH_PRECOMPILE"] = "off"
             targets = find_targets(self.entrypoint, given)
@@ -62,6 +63,8 @@ class _Verification:
             for target in {id(each): each for each in targets}.values():
                 place(target, device)
             for number, ((label, _), target, sample) in enumerate(zip(samples, targets, given, strict=True)):
+                if index and number + 1 in self.of_one_gpu:
+                    continue
                 found.append(self._call(target, sample, device, number + 1, f"{label} on {device}"))
         return found
 
@@ -79,16 +82,15 @@ class _Verification:
         every: list[dict[str, Any]] = self.runtime.status()["entrypoints"][self.entrypoint.name]["by_entry"]
         return [each for each in every if each.get("variant") == self.request.variant]
 
-    def _is_for_one_gpu(self) -> bool:
-        return any(each["pinned"] for each in self._entries())
-
-    def _hits(self) -> int:
-        return sum(each["hits"] for each in self._entries())
+    def _hits(self, *, pinned: bool | None = None) -> int:
+        """Of all entries, or of those that serve the first GPU alone."""
+        return sum(each["hits"] for each in self._entries() if pinned in (None, each["pinned"]))
 
     def _call(
         self, target: Target, sample: Sample, device: torch.device, number: int, label: str
     ) -> SampleResult:
-        given, hits, ended = moved(copied(sample), device), self._hits(), ""
+        given, ended = moved(copied(sample), device), ""
+        hits, of_one = self._hits(), self._hits(pinned=True)
         try:
             with mode_context(sample.mode), self.hardware.launches_recorded() as launches:
                 target.call(*given.args, **given.kwargs)
@@ -99,6 +101,8 @@ class _Verification:
                 problem = f"{label} raised {type(error).__name__}: {error}"
                 return SampleResult(number, False, None, None, problem)
             ended = ", up to where torch itself would compute"
+        if self._hits(pinned=True) > of_one:
+            self.of_one_gpu.add(number)
         if self._hits() == hits:
             return SampleResult(number, False, None, None, f"{label} is not served")
         if astray := next((each for each in launches if each.device != device.index), None):
