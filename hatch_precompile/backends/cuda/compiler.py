@@ -55,4 +55,4 @@ class CudaCompiler(Compiler):
         # The library looks itself whether the memory of inputs begins where its kernels want it.
         function.inputs_to_check = ()
         if standin.is_preloaded():
-            function.current_callable = Uncomputed(outputs, inputs)
+            function.current_callable = Uncomputed(outputs, inputs, function.mutated_input_idxs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sympy
@@ -16,10 +16,12 @@ __all__ = ["Uncomputed"]
 class Uncomputed:
     """In the place of a library: outputs as it would return them, while the samples of an entrypoint go on.
 
-    outputs, inputs: the values that stand for them in the graph; see Compiler.compiled
+    outputs, inputs: the values that stand for them in the graph; see Compiler.compiled. written: the numbers
+    of inputs that the library writes to
     """
 
-    def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any], written: Collection[int] = ()) -> None:
+        self._written = written
         places = {id(value): place for place, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
         self._outputs = [(value, places.get(id(value))) for value in outputs]
         self._inputs = inputs
@@ -27,6 +29,8 @@ class Uncomputed:
     def __call__(self, inputs: list[Any]) -> list[Any]:
         given = list(inputs)
         inputs.clear()
+        for number in self._written:
+            _forget(given[number])
         sizes = self._sizes(given)
         return [_made(value, sizes) if place is None else given[place] for value, place in self._outputs]
 
@@ -57,7 +61,12 @@ def _made(value: Any, sizes: dict[Any, int]) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     shape, strides = map(number, value.shape), map(number, value.stride())
-    made = torch.empty_strided([*shape], [*strides], dtype=value.dtype, device=value.device)
-    if made.is_cuda:
-        standin.make_unknown(made.data_ptr(), made.untyped_storage().nbytes())
-    return made
+    return _forget(torch.empty_strided([*shape], [*strides], dtype=value.dtype, device=value.device))
+
+
+def _forget(tensor: torch.Tensor) -> torch.Tensor:
+    """Have nobody read what is in the memory of a tensor."""
+    if tensor.is_cuda:
+        memory = tensor.untyped_storage()
+        standin.make_unknown(memory.data_ptr(), memory.nbytes())
+    return tensor

@@ -111,6 +111,11 @@ def main(variant: str, folder: Path, *names: str) -> None:
             (result if isinstance(result, torch.Tensor) else result[0]).sum().item()
         except RuntimeError as error:
             seen[key]["read"] = str(error).splitlines()[0]
+        if name == "written":
+            try:
+                inputs[0].cpu()
+            except RuntimeError as error:
+                seen[key]["input"] = str(error).splitlines()[0]
     (folder / "seen.json").write_text(json.dumps(seen))
 
 

@@ -99,6 +99,7 @@ def test_they_load_where_there_is_no_driver(compiled: Path) -> None:
 def test_nothing_can_be_read_that_was_not_computed(compiled: Path) -> None:
     for graph, record in seen(compiled).items():
         assert "operation not supported" in record.get("read", ""), graph
+    assert "operation not supported" in seen(compiled)["written"]["input"]
 
 
 @needs_cuda
