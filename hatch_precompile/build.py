@@ -105,6 +105,12 @@ def build_bundle(
     if others := [name for name in config.variants if name not in variants]:
         report(f"left out, for another kind of machine: {', '.join(others)}")
         config = replace(config, variants=tuple(variants))
+    for each in config.entrypoints:
+        if not any(captured_together(each, config.variants)):
+            raise BuildError(
+                f"entrypoint {each.name}: none of the variants for its devices is built on this machine; "
+                "name one that is, or build it where one is"
+            )
     try:
         with (
             stopping_children(),

@@ -1,4 +1,5 @@
-"""Calls in a library whose failure inductor's own code does not look at: those that scatter or put by index.
+"""Calls in a library whose failure inductor's own code does not look at: those that scatter, put by index, or
+draw in place.
 
 Seen in torch 2.11.0 and 2.13.0 (torch/_inductor/codegen/cpp_wrapper_cpu.py).
 """
@@ -18,15 +19,26 @@ _WRITING = ("_generate_scatter_fallback", "_generate_index_put_fallback")
 def calls_checked() -> Iterator[None]:
     """Have the calling code that is written while the block runs raise where such a call fails."""
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+    from torch._inductor.ir import InplaceBernoulliFallback
+
+    draw = InplaceBernoulliFallback.codegen
+
+    def draw_checked(node: Any, wrapper: Any) -> None:
+        if isinstance(wrapper, CppWrapperCpu):
+            _with_a_check(lambda _: draw(node, wrapper))(wrapper)
+        else:
+            draw(node, wrapper)
 
     own = {name: getattr(CppWrapperCpu, name) for name in _WRITING}
     for name, write in own.items():
         setattr(CppWrapperCpu, name, _with_a_check(write))
+    InplaceBernoulliFallback.codegen = draw_checked
     try:
         yield
     finally:
         for name, write in own.items():
             setattr(CppWrapperCpu, name, write)
+        InplaceBernoulliFallback.codegen = draw
 
 
 def _with_a_check(write: Callable[..., None]) -> Callable[..., None]:

@@ -67,13 +67,18 @@ class _Verification:
                 f"{request.package}.{RUNTIME_PACKAGE}.torch_internals.torch_frames"
             )
         except Exception as error:
+            if RUNTIME_PACKAGE in str(getattr(error, "name", "")).split("."):
+                raise VerifyError(
+                    f"{request.package} was built by another version of hatch-precompile: its runtime has no "
+                    f"{error.name}; verify it with that version, or build it again"  # type: ignore[attr-defined]
+                ) from error
             raise VerifyError(
                 f"{request.package} cannot be imported: {type(error).__name__}: {error}"
             ) from error
         self.miss: type[Exception] = errors.PrecompileError
         # A constructor may run its model, and a copy be made by a method that is compiled: neither is a call
-        # of the sample. The runtime of an earlier release serves them, too.
-        self.not_served: Callable[[], AbstractContextManager[None]] = getattr(frames, "at_work", nullcontext)
+        # of the sample.
+        self.not_served: Callable[[], AbstractContextManager[None]] = frames.at_work
         self.variant = request.variant or None
         self.ways = Ways(self.runtime, request.variant)
         sys.addaudithook(_refuse_side_effects)

@@ -140,8 +140,10 @@ class Bundle:
                 return call or callers.library_caller(library, record, constants)
 
             if any("device" in constant for constant in record.get("constants", ())):
-                return callers.on_each_gpu(caller, constants, record)
-            return self._with_weights(caller(constants), record, self._path(path))
+                found = callers.on_each_gpu(caller, constants, record)
+            else:
+                found = caller(constants)
+            return self._with_weights(found, record, self._path(path))
         kernels = [self._loaded(kernel, "kernel") for kernel in record["kernels"][self.variant]]
         names = [constant["name"] for constant in record.get("constants", ())]
         call = callers.python_caller(
