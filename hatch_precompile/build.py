@@ -23,7 +23,7 @@ from hatch_precompile.capture.parent import CHILD as CAPTURE
 from hatch_precompile.capture.parent import run_capture
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.config.cells import Shard, cells_of, this_cell
-from hatch_precompile.config.devices import captured_together, of_device
+from hatch_precompile.config.devices import captured_together, of_device, require_variants
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.machine import require_known_torch, require_machine
@@ -105,12 +105,7 @@ def build_bundle(
     if others := [name for name in config.variants if name not in variants]:
         report(f"left out, for another kind of machine: {', '.join(others)}")
         config = replace(config, variants=tuple(variants))
-    for each in config.entrypoints:
-        if not any(captured_together(each, config.variants)):
-            raise BuildError(
-                f"entrypoint {each.name}: none of the variants for its devices is built on this machine; "
-                "name one that is, or build it where one is"
-            )
+    require_variants(config)
     try:
         with (
             stopping_children(),

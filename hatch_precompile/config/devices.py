@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from hatch_precompile.backends import known
 from hatch_precompile.config.reading import quote_key
-from hatch_precompile.errors import ConfigError
+from hatch_precompile.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
     from hatch_precompile.config.model import Config, Entrypoint
 
-__all__ = ["captured_together", "check_devices"]
+__all__ = ["captured_together", "check_devices", "of_device", "require_variants"]
 
 # Settings with which inductor tries kernels, and takes the fastest.
 _TRIES = ("max_autotune", "coordinate_descent", "benchmark_", "autotune_")
@@ -68,6 +68,16 @@ def of_device(variants: tuple[str, ...], device: str) -> tuple[str, ...]:
     return tuple(
         name for name in variants if name not in others and (device == "cpu" or name in known(device))
     )
+
+
+def require_variants(config: Config) -> None:
+    """Raises BuildError for an entrypoint of which nothing is built on this machine."""
+    for each in config.entrypoints:
+        if not any(captured_together(each, config.variants)):
+            raise BuildError(
+                f"entrypoint {each.name}: none of the variants for its devices is built on this machine; "
+                "name one that is, or build it where one is"
+            )
 
 
 def captured_together(entrypoint: Entrypoint, variants: tuple[str, ...]) -> list[tuple[str, ...]]:

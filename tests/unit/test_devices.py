@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from hatch_precompile.backends import known, variants_for_this_machine
 from hatch_precompile.config import Config, load
-from hatch_precompile.config.devices import captured_together
-from hatch_precompile.errors import ConfigError
+from hatch_precompile.config.devices import captured_together, require_variants
+from hatch_precompile.errors import BuildError, ConfigError
 
 PREFIX = "tool.hatch.build.hooks.precompile"
 ONE = {"target": "textmodel.model:Encoder", "samples": "textmodel.samples:encoder"}
@@ -38,6 +39,13 @@ def test_each_variant_for_gpus_is_captured_by_itself_the_highest_first() -> None
         ("cuda-sm80",),
     ]
     assert together(["cuda-sm90"], devices=["cuda"]) == [("cuda-sm90",)]
+
+
+def test_an_entrypoint_of_which_nothing_is_built_here_stops_the_build() -> None:
+    config = configured(["cuda-sm80"], name="small", devices=["cuda"])
+    require_variants(config)
+    with pytest.raises(BuildError, match="entrypoint small: none of the variants for its devices is built"):
+        require_variants(msgspec.structs.replace(config, variants=("native",)))
 
 
 @pytest.mark.parametrize(
