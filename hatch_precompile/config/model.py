@@ -127,24 +127,23 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """What is compiled: an `nn.Module` class, `package.module:Class.method`, or `package.module:function`."""
 
     name: Name = ""
-    """What messages, `status()` and `explain()` call the entrypoint. Left out: the target's part after the
-    colon in lower case, with hyphens for dots, and a number if two would be the same."""
+    """What the entrypoint is called. Left out: the target's part after the colon in lower case, with hyphens
+    for dots, and a number if two would be the same."""
 
     instance: Reference | None = None
-    """For classes and methods: a callable without arguments that returns the object. Left out: the class
-    itself. An error for functions."""
+    """For classes and methods alone: a callable without arguments that returns the object. Left out: the
+    class."""
 
     samples: SamplesSource | None = None
     """A callable without arguments that returns an iterable of [samples](authors.md#samples). Or
-    `"recorded:FILE"`: the calls of a [record](users.md#a-record-of-calls), a file of the project. Either
-    this or `workload`."""
+    `"recorded:FILE"`: a [record](users.md#a-record-of-calls) in the project. Either this or `workload`."""
 
     workload: Reference | None = None
     """A callable without arguments that [uses the target](authors.md#workloads). Either this or `samples`."""
 
     mode: Mode | tuple[Mode, ...] = "no_grad"
-    """The [mode](authors.md#modes-and-activation) in which samples run and calls are served, or several.
-    `"train"` stands alone."""
+    """The [mode](authors.md#modes-and-activation) of samples and of served calls, or several. `"train"`
+    stands alone."""
 
     devices: Devices = ("cpu",)
     """Where calls are served: on the CPU, on NVIDIA's [GPUs](cuda.md), or on both. Samples are made on the
@@ -152,40 +151,38 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
 
     dynamic_shapes: DynamicShapes = {}
     """Which [sizes](authors.md#dynamic-sizes) may differ from the samples': per argument, per dimension, its
-    name or `{ name, min, max }`. One that is only named takes the range stated elsewhere for that name."""
+    name or `{ name, min, max }`. One that is only named takes that name's range."""
 
     dynamic_numbers: ArgumentNames = ()
-    """The arguments that are numbers, int or float, and whose values may differ from the samples'. A call is
-    not served if one, or what is computed of it, does not fit into 64 bits or the tensor's type."""
+    """Arguments that are numbers, int or float, and may differ from the samples'. A call is not served if
+    one, or what is computed of it, does not fit into 64 bits or the tensor's type."""
 
     weights: Literal["read", "fixed"] = "read"
-    """Whether parameters and buffers may change between calls. `"fixed"`: they do not once the model is used,
-    so what depends on [weights](authors.md#weights) alone is computed at the first call."""
+    """Whether parameters and buffers may change between calls. `"fixed"`: they do not, so what depends on
+    [weights](authors.md#weights) alone is computed at the first call."""
 
     float32_matmul_precision: Literal["highest", "high", "medium"] = "highest"
-    """How float32 layers multiply, in the words of `torch.set_float32_matmul_precision`. `"medium"`:
-    [in bfloat16](authors.md#precision). `"high"`, which is TensorFloat32, is as `"highest"` on a CPU."""
+    """How float32 layers multiply, as in `torch.set_float32_matmul_precision`. `"medium"`:
+    [in bfloat16](authors.md#precision). `"high"` is as `"highest"` on a CPU."""
 
     activate: Literal["call", "compile"] = "call"
-    """Which calls use the compiled code. `"call"`: every call of the entrypoint. `"compile"`: only a call
-    under `torch.compile`."""
+    """Which calls use the compiled code. `"call"`: all. `"compile"`: those under `torch.compile`."""
 
     on_miss: Literal["eager", "compile", "error"] = "eager"
-    """With `activate = "call"`, what a miss does: it runs eagerly, is compiled by `torch.compile` where there
-    is a compiler, or raises `PrecompileError`."""
+    """With `activate = "call"`, what a miss does: it runs eagerly, is compiled where there is a compiler, or
+    raises `PrecompileError`."""
 
     on_skip: Literal["fail", "eager"] = "fail"
-    """What a function does that torch.compile gives up on, such as one with a graph break in a loop: it stops
-    the build, or runs as Python while what it calls is compiled."""
+    """A function that torch.compile gives up on, as with a graph break in a loop, stops the build, or runs as
+    Python while what it calls is compiled."""
 
     fullgraph: bool = False
-    """As in `torch.compile(fullgraph=True)`: a sample is one graph, with the numbers and sizes that only data
-    tells, as of `.item()` and `nonzero()`, which break the graph otherwise. Another break stops the
-    build."""
+    """As in `torch.compile(fullgraph=True)`: a sample is one graph, with numbers and sizes that only data
+    tells, as of `.item()` and `nonzero()`. Another graph break stops the build."""
 
     options: dict[str, Any] = {}
-    """Settings for inductor, as in `torch.compile(options=...)`. Those that a wheel rests on, such as
-    `cpp_wrapper` or `freezing`, are refused."""
+    """Settings for inductor, as in `torch.compile(options=...)`, but not those that a wheel rests on, such as
+    `cpp_wrapper` or `freezing`."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -214,8 +211,7 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """The [processors](authors.md#variants), and with `cuda` in front the [GPUs](cuda.md), compiled for."""
 
     matrix: Matrix | None = None
-    """What `hatch-precompile build --matrix` makes one wheel for. Other builds make one for what they run
-    with."""
+    """What `hatch-precompile build --matrix` makes one wheel for."""
 
     require_torch: Literal["exact", "none"] = "exact"
     """`"exact"` adds `torch==<version built with>` to the wheel's requirements, `"none"` does not. A process
@@ -225,20 +221,19 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """Whether the build [verifies](building.md#verification) the finished bundle."""
 
     on_error: Literal["fail", "warn"] = "fail"
-    """What happens if an entrypoint cannot be captured, or does not pass verification. `"warn"` leaves it out
-    of the wheel with a line that starts with `WARNING:`. If none is left, the build fails."""
+    """What happens if an entrypoint cannot be captured or verified. `"warn"` leaves it out with a line that
+    starts with `WARNING:`. If none is left, the build fails."""
 
     jobs: Jobs = 0
-    """How many entrypoints are captured, and then verified, at the same time. 0: as many as there are
-    cores."""
+    """How many entrypoints are captured, and then verified, at the same time. 0: one for each core."""
 
     timeout: Seconds = 600.0
     """Seconds after which a capture or a verification that prints no line is stopped."""
 
     memory_limit: Jobs = 0
-    """Megabytes that captures and verifications may have together, with the compilers they start. If they
-    have more, the one with most is ended, and its entrypoint fails. 0: four fifths of what the machine, or
-    the control group of the build, has free when it starts."""
+    """Megabytes for captures and verifications together, with the compilers they start. If they have more,
+    the one with most is ended, and its entrypoint fails. 0: four fifths of what the machine, or the build's
+    control group, has free at the start."""
 
     report: bool = False
     """Write a [page about the build](building.md#what-a-build-does) beside the wheel,

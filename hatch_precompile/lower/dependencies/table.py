@@ -57,7 +57,7 @@ _AT_LOAD = Group(
     (
         Row(
             "function",
-            "Code that was traced: functions, methods, properties, what a decorator wraps",
+            "Code that was traced, also what a decorator wraps",
             "bytecode, constants, names, default arguments; no file names, no line numbers",
             _CHANGED,
             "a decorated function",
@@ -71,9 +71,8 @@ _AT_LOAD = Group(
         ),
         Row(
             "function",
-            "Code that dynamo runs instead of tracing it: functions marked with "
-            "`torch.compiler.allow_in_graph`, "
-            "operators' functions for shapes, special methods of enumerations and of metaclasses",
+            "Code that dynamo runs without tracing it: functions marked with "
+            "`torch.compiler.allow_in_graph`, operators' functions for shapes, special methods of enumerations and of metaclasses",
             "the same, with the closure and what it reads of the environment; the source file if it reads "
             "tables",
             _CHANGED,
@@ -81,7 +80,7 @@ _AT_LOAD = Group(
         ),
         Row(
             "value",
-            "Globals that such code reads, of any module, and attributes of objects among them",
+            "Globals that such code reads, and attributes of objects among them",
             "their values; of dicts and lists the source file",
             _EXECUTED,
             "a global of another module",
@@ -95,9 +94,8 @@ _AT_LOAD = Group(
         Row(
             "classes",
             "Attributes of classes that are numbers, text, constants of torch, enumeration members, "
-            "patterns, "
-            "tuples, fields of dataclasses",
-            "their values, for names that were looked up",
+            "patterns, tuples, fields of dataclasses",
+            "the values of those that were looked up",
             _CHANGED,
             "a class attribute",
         ),
@@ -116,7 +114,7 @@ _AT_LOAD = Group(
         ),
         Row(
             "global",
-            "Globals of Python's standard library, on which dynamo puts no guard",
+            "Globals of Python's standard library",
             "their values",
             _CHANGED,
             "a global of the standard library",
@@ -131,7 +129,7 @@ _AT_LOAD = Group(
         Row(
             "table",
             "Tables by class of the standard library, such as `copyreg.dispatch_table`",
-            "what they have for the classes of the trace, or that it is nothing",
+            "what they have, or have not, for the classes of the trace",
             _EXECUTED,
             "a way of copying",
         ),
@@ -176,17 +174,15 @@ _AT_BOTH = Group(
     (
         Row(
             "classes",
-            "How names are found on classes: those of guarded values, of objects made in the trace, "
-            "enumerations",
-            "for each name that was looked up, and for special methods, which bases define it, in their "
-            "order; at "
-            "each call only that none is new",
+            "How names are found on classes of guarded values, of objects made in the trace, on enumerations",
+            "which bases define each name that was looked up, and special methods, in their order; at each "
+            "call only that none is new",
             _CHANGED,
             "an override",
         ),
         Row(
             "classes",
-            "Methods of torch's own classes that dynamo knows and does not trace, such as `Module.__call__`",
+            "Methods of torch's classes that dynamo does not trace, such as `Module.__call__`",
             "their code; at each call only which function the call of modules is",
             _CHANGED,
             "the call of all modules",
@@ -200,7 +196,7 @@ _AT_BOTH = Group(
         ),
         Row(
             "absent",
-            "Attributes that modules and functions do not have, where the code asks for them",
+            "Attributes that the code asked modules and functions for in vain",
             "that they are not there",
             _EXECUTED,
             "an attribute that was tried",
@@ -214,15 +210,14 @@ _AT_BOTH = Group(
         ),
         Row(
             "call",
-            "Functions about the process whose answer dynamo puts into the graph, such as "
-            "`torch.distributed.is_initialized`",
+            "Functions about the process, such as `torch.distributed.is_initialized`",
             "the answer, as far as it is plain",
             _AT_CALL,
             "distributed",
         ),
         Row(
             "",
-            "Functions, operators and classes that are compared by identity, such as `torch.relu`",
+            "Functions, operators and classes compared by identity, such as `torch.relu`",
             "a name, and what kind of thing it names",
             _CHANGED,
             "another function of torch's",
@@ -246,22 +241,19 @@ _AT_CALLS = Group(
         Row(
             "",
             "Sets, tuples, dicts and numbers among these",
-            "their types, those of all that they hold, and the order (none of sets of text and of objects): "
-            "1, 1.0 "
-            "and True are equal",
+            "their types, those of all that they hold, and the order (none of sets of text and of objects)",
             "tests/differential/test_differential.py::TestAlike::test_what_is_equal_and_not_alike",
         ),
         Row(
             "",
-            "Numpy arrays among these, of which dynamo looks at the tensor that they become",
+            "Numpy arrays among these",
             "the class, and that they can be written to",
             "tests/differential/test_differential.py::test_what_becomes_the_same_tensor_is_refused",
         ),
         Row(
             "",
             "Numbers traced for any value, `dynamic-numbers`, and what the graph computes of them",
-            "that they fit into 64 bits, and into the type of a tensor they meet, and that Python raises "
-            "nothing",
+            "that they fit into 64 bits and a tensor's type, and that Python raises nothing",
             "tests/language/test_programs.py::TestNumbers::test_they_are_as_in_eager_code",
         ),
         Row(
@@ -272,29 +264,27 @@ _AT_CALLS = Group(
         ),
         Row(
             "",
-            'Keys that the code asked a dict for in vain, as in `try: cfg["gain"]`, `except KeyError`',
+            'Keys that the code asked a dict for in vain, as in `try: cfg["gain"]`',
             "that they are not there",
             _ASKED,
         ),
         Row(
             "",
-            "Attributes for which an object's class, a base of it or `__getattr__` answered, or nobody: "
-            "methods, "
-            "registered submodules, parameters and buffers, what a wrapper asks for in what it wraps",
+            "Attributes for which an object's class, a base of it, `__getattr__` or nobody answered, such as "
+            "methods, submodules, parameters and buffers",
             "that neither the object's `__dict__`, nor a class before the one that answered has them",
             _ASKED,
         ),
         Row(
             "",
-            "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), and those that "
-            "it "
-            "has written to, beside others of their type",
+            "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), or written to, "
+            "beside others of their type",
             "that they are not the same object",
             _ASKED,
         ),
         Row(
             "",
-            "The order of keywords, where the code goes through them, also after handing them on",
+            "The order of keywords, where the code goes through them",
             "the order",
             _ASKED,
         ),
@@ -347,7 +337,7 @@ _NEVER = Group(
         ),
         Row(
             "prepared",
-            "The cache of einops, which dynamo fills before it looks at it, and loading an entry fills too",
+            "The cache of einops, which loading an entry fills",
             "",
             "tests/inputs/test_executed.py::test_the_cache_of_einops",
         ),
@@ -363,13 +353,12 @@ _HEAD = """# What an entry depends on
 <!-- Made from hatch_precompile/lower/dependencies/table.py by `make reference`. Change it there. -->
 
 A trace rests on every answer that the program's objects gave it: "this value", "no such key", "another
-object", "in this order". Dynamo guards values. It does not guard what cannot change within its process,
-such as source code, nor what it looked for and did not find. A wheel's entries come into other processes.
-So every answer without a guard becomes a *dependency*: it is recorded when the wheel is built and compared
-where the wheel runs. What cannot be compared [stops the build](limits.md#what-a-process-has-for-itself).
-Each kind is watched where dynamo itself asks (`tracing/assumptions/`), not program by program.
+object". Dynamo does not guard what cannot change within its process, such as source code, nor what it
+looked for and did not find. So every answer without a guard becomes a *dependency*: it is recorded at the
+build, where dynamo asks (`tracing/assumptions/`), and compared where the wheel runs. What cannot be
+compared [stops the build](limits.md#what-a-process-has-for-itself).
 
-For each thing below the list says what of it is compared, and the test.
+The lists say what is compared of each thing, and the test.
 """
 
 
