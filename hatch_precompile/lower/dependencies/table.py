@@ -72,7 +72,8 @@ _AT_LOAD = Group(
         Row(
             "function",
             "Code that dynamo runs without tracing it: functions marked with "
-            "`torch.compiler.allow_in_graph`, operators' functions for shapes, special methods of enumerations and of metaclasses",
+            "`torch.compiler.allow_in_graph`, operators' functions for shapes, special methods of "
+            "enumerations and of metaclasses",
             "the same, with the closure and what it reads of the environment; the source file if it reads "
             "tables",
             _CHANGED,
