@@ -649,8 +649,7 @@ class _Session:
         entry = LoweredEntry(
             number, trace.code.co_qualname, self.sample, guards, code, dependencies.at_load, numbers
         )
-        native_guards = None if self.on_gpu else self.native_guards  # which check tensors on one device
-        record = write_entry(entry, self.directory, self.entrypoint.name, trace.dispatch, native_guards)
+        record = write_entry(entry, self.directory, self.entrypoint.name, trace.dispatch, self.native_guards)
         self.frames[trace.code].append(record)
         if trace.bare:  # what it does not serve is served by eager Python just as well
             self.bare += 1

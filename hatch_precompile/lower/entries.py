@@ -61,15 +61,15 @@ def write_entry(
     directory: Path,
     entrypoint: str,
     dispatch: tuple[int, int],
-    native_guards: NativeGuards | None,
+    native_guards: NativeGuards,
 ) -> CapturedEntry:
     """Write the files of an entry below a directory. dispatch: the keys of the thread that was traced;
-    native_guards: gets its guard, unless that is to stay Python."""
+    native_guards: gets its guard."""
     guards, code = entry.guards, entry.code
     place = f"entries/{entry.number}"
     text = f"# Guards of {entry.function}, sample {entry.sample + 1} of {entrypoint}.\n{guards.source}"
     name = f"<guards of {entry.function}>"
-    native = native_guards.add(guards.functions) if native_guards is not None else None
+    native = native_guards.add(guards.functions)
     head = (
         function_codes(guards.stub.text(), name)[0],
         code.code,

@@ -45,6 +45,10 @@ class _Verification:
         os.environ["HATCH_PRECOMPILE"] = "off"
         self.runtime: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
         errors: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.errors")
+        entries: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.loading.entries")
+        entries.native_after(
+            1
+        )  # the first call of each sample asks guards as Python, the second as native code
         self.miss: type[Exception] = errors.PrecompileError
         self.of_one_gpu: set[int] = set()  # samples that entries for the first one serve
 
@@ -65,7 +69,9 @@ class _Verification:
             for number, ((label, _), target, sample) in enumerate(zip(samples, targets, given, strict=True)):
                 if index and number + 1 in self.of_one_gpu:
                     continue
-                found.append(self._call(target, sample, device, number + 1, f"{label} on {device}"))
+                for turn in ("", ", again"):
+                    words = f"{label} on {device}{turn}"
+                    found.append(self._call(target, sample, device, number + 1, words))
         return found
 
     def _samples(self, samples: list[Sample]) -> Iterator[tuple[str, Sample]]:

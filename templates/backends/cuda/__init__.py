@@ -91,6 +91,10 @@ class TensorsOnOneGpu:
         found = self._of(tensors)
         return found is not None and found.check(*tensors)
 
+    unsafe = check
+    """What native guards call. Torch's own must not be called from Python before it was looked at what it
+    reads (see TensorCheck)."""
+
     def check_verbose(self, *tensors: Any, tensor_check_names: list[str]) -> str:
         """The first that differs, in torch's words."""
         return (self._of(tensors) or self._on(0)).check_verbose(

@@ -65,8 +65,9 @@ def test_the_build_says_what_was_not_run(place: Path) -> None:
     log = (place / "log").read_text()
     for variant in ("cuda-sm80", "cuda-sm90"):
         for gpu in (0, 1):
-            hit = f"sample 1/1 on cuda:{gpu}: hit, 1 kernels launched, and none run"
-            assert f"scaled: verify {variant}: {hit}" in log
+            for turn in ("", ", again"):  # guards as Python, and as native code
+                hit = f"sample 1/1 on cuda:{gpu}{turn}: hit, 1 kernels launched, and none run"
+                assert f"scaled: verify {variant}: {hit}" in log
     assert "net: verify cuda-sm90: sample 1/1 at batch 64 on cuda:1: hit, " in log
     assert "trained: verify cuda-sm90: sample 1/1 on cuda:0: hit, " in log
     assert "scaled: verify native: sample 1/1: hit, largest difference from eager" in log
@@ -92,6 +93,7 @@ def test_the_manifest_has_its_variants_and_devices(place: Path) -> None:
     (frame,) = [each for each in manifest["frames"] if each["qualname"] == "scaled"]
     of_each = [each.get("gpu", {}).get("variant") for each in frame["entries"]]
     assert of_each == [None, "cuda-sm90", "cuda-sm80"]  # the highest capability is asked first
+    assert all(each["guards"] for each in frame["entries"])  # as native code
 
 
 def test_calls_are_served_on_each_gpu(place: Path) -> None:

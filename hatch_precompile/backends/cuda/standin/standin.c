@@ -232,6 +232,7 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream) { *stream = malloc(16); retur
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
     return cudaStreamCreate(stream);
 }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) { return cudaStreamCreate(stream); }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { free(stream); return OK; }
 cudaError_t cudaStreamQuery(cudaStream_t stream) { return OK; }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return OK; }
@@ -241,6 +242,17 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     *status = cudaStreamCaptureStatusNone;
     return OK;
 }
+// By each of its names; what else it would tell is told while a stream is captured only.
+#define CAPTURE_INFO(name) \
+    cudaError_t told_##name(cudaStream_t, enum cudaStreamCaptureStatus *, unsigned long long *) __asm__(#name); \
+    cudaError_t told_##name(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id) { \
+        *status = cudaStreamCaptureStatusNone; \
+        if (id) *id = 0; \
+        return OK; \
+    }
+CAPTURE_INFO(cudaStreamGetCaptureInfo)
+CAPTURE_INFO(cudaStreamGetCaptureInfo_v2)
+CAPTURE_INFO(cudaStreamGetCaptureInfo_v3)
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) { return OK; }
 cudaError_t cudaEventCreate(cudaEvent_t *event) { *event = malloc(16); return OK; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) { return cudaEventCreate(event); }
