@@ -15,6 +15,7 @@ from hatch_precompile.capture import cases, session
 from hatch_precompile.capture.parent import Request
 from hatch_precompile.config import load
 from hatch_precompile.errors import Unsupported
+from hatch_precompile.lower.dependencies.writer import Memory
 from hatch_precompile.records import Capture
 
 HERE = "tests.capture.test_cases"
@@ -108,7 +109,7 @@ def captured(
     def backend(self: Any, graph: Any, inputs: Any) -> Any:
         compiled, number = aot_eager(graph, inputs), len(self.graphs)
         self.graphs.append(None)
-        self.memory.append(([], []))
+        self.memory.append(Memory((), ()))
 
         def run(*args: Any) -> Any:
             return compiled(*args)
