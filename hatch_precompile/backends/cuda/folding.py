@@ -1,4 +1,4 @@
-"""Constants that inductor finds by computing them: on the CPU. Seen in torch 2.11.0."""
+"""Constants that inductor finds by computing them: on the CPU. Seen in torch 2.11.0 and 2.13.0."""
 
 from __future__ import annotations
 

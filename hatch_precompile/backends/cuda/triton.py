@@ -1,6 +1,6 @@
 """Triton, compiling for a card that is not there: its driver, and what makes kernels of inductor's.
 
-Seen in Triton 3.6.0 with torch 2.11.0.
+Seen in Triton 3.6.0 with torch 2.11.0, and 3.7.1 with 2.13.0.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 device of a process and is linked with nothing of CUDA's but torch.
 
 By torch's own ways to extend inductor: a class of wrappers for a kind of device, and what its device
-functions are called. Seen in torch 2.11.0 (torch/_inductor/codegen/cpp_wrapper_gpu.py, cpp_wrapper_cpu.py).
+functions are called. Seen in torch 2.11.0 and 2.13.0 (torch/_inductor/codegen/cpp_wrapper_gpu.py and
+cpp_wrapper_cpu.py).
 """
 
 from __future__ import annotations
