@@ -241,7 +241,7 @@ def test_a_file_of_the_bundle_that_cannot_be_written_is_named(
     def write_bundle(directory: Path, *_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory / "manifest.json"))
 
-    captured = SimpleNamespace(name="fine"), None, None
+    captured = SimpleNamespace(name="fine"), SimpleNamespace(gpu=""), None
     monkeypatch.setattr("hatch_precompile.build._Build._capture", lambda *_: [captured])
     monkeypatch.setattr("hatch_precompile.build.write_bundle", write_bundle)
     with pytest.raises(

@@ -70,7 +70,7 @@ class TestImport:
 
     def test_nothing_is_left_in_the_import_system_once_every_target_is_there(self, zoo: Site) -> None:
         finders = zoo.play("importing.of_every_target")
-        assert finders == {"before": ["zoo._precompiled.imports"], "after": []}
+        assert finders == {"before": ["zoo._precompiled.import_hooks"], "after": []}
 
 
 class TestSideEffects:
