@@ -23,7 +23,7 @@ def choose_variant(manifest: dict[str, Any], backends: Mapping[str, Any]) -> str
     here = {name: backend.here() for name, backend in backends.items()}
     # What is for GPUs says so entry by entry: a process may have several, of several kinds.
     variants = [each for each in manifest["variants"] if "device" not in each]
-    if not variants:
+    if manifest["variants"] and not variants:
         return ""
     fitting = [v for v in variants if here[v["backend"]].issuperset(v["requires"])]
     if not fitting:

@@ -39,10 +39,10 @@ def status_of(installation: Installation) -> dict[str, Any]:
             "misses": sum(active.misses.get(frame, 0) for frame in frames[:1]) if active is not None else 0,
             "by_entry": [
                 {
+                    **_gpu_of(entry.record),
                     "function": frame.record["qualname"],
                     "loaded": entry.ready,
                     "hits": entry.hits,
-                    **entry.record.get("gpu", {}),
                 }
                 for frame in frames
                 for entry in frame.entries
@@ -74,6 +74,12 @@ def status_of(installation: Installation) -> dict[str, Any]:
         "entrypoints": entrypoints,
         "prepared_bytes": _prepared_bytes(installation),
     }
+
+
+def _gpu_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Of an entry for GPUs, its variant, and whether it serves the first GPU alone."""
+    found = record.get("gpu")
+    return found if isinstance(found, dict) else {}
 
 
 def _for_gpus(installation: Installation) -> dict[str, Any]:

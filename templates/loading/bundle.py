@@ -129,9 +129,7 @@ class Bundle:
         constants = [self._constant(constant) for constant in record.get("constants", ())]
         name = record.get("python", {}).get(self.variant)
         if name is None:
-            libraries = record["libraries"]
-            # One that is for GPUs is for one variant only.
-            path = libraries[self.variant] if self.variant in libraries else next(iter(libraries.values()))
+            path = self._library_of(record["libraries"])
             library = self._loaded(path, "inductor_entry_cpp")
             direct = record.get("direct") and not boxed
 
@@ -153,6 +151,14 @@ class Bundle:
         )
         first = record["kernels"][self.variant][:1]
         return self._with_weights(call, record, self._path(first[0]) if first else "")
+
+    def _library_of(self, libraries: dict[str, str]) -> str:
+        """The path of that for the variant that was chosen; of a graph for GPUs of that for its own."""
+        if self.variant not in libraries:
+            for_gpus = {each["name"] for each in self.manifest["variants"] if each.get("device")}
+            for name in for_gpus.intersection(libraries):
+                return libraries[name]
+        return libraries[self.variant]
 
     def _with_weights(
         self, call: Callable[..., Any], record: dict[str, Any], library: str = ""

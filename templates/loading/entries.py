@@ -15,7 +15,7 @@ from ..errors import check_parts, raised_by_signal
 from ..graphs import callers
 from ..torch_internals import torch_private
 from ..values.constants import decode
-from ..values.references import COMPILED, Stale, Unimported
+from ..values.references import COMPILED, Damaged, Stale, Unimported
 from .bundle import Bundle, with_file
 from .guards import Announced, Beside, guard_namespace, native_guard, prepare_guard
 
@@ -127,9 +127,11 @@ class Entry:
             return None
         from ..backends.cuda import Gpu
 
-        manifest = self._bundle.manifest
-        requires = next(v["requires"][0] for v in manifest["variants"] if v["name"] == record["variant"])
-        return Gpu(requires, pinned=record["pinned"])
+        try:
+            variants = {each["name"]: each["requires"] for each in self._bundle.manifest["variants"]}
+            return Gpu(variants[record["variant"]][0], pinned=record["pinned"])
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise Damaged(f"the manifest does not say for which GPU it is ({error!r})") from None
 
     def _load(self, data: dict[str, Any]) -> None:
         if "gpu" in self.record:

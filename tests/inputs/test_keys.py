@@ -3,6 +3,7 @@ matter, as where it is a registry. Whoever goes through it is refused where it h
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -238,11 +239,12 @@ def test_what_bytecode_takes_out_by_its_place_stays_there(call: Any) -> None:
     assert again() != ""
 
 
-def test_a_key_that_was_only_found_is_asked_for_in_a_plain_dict_too() -> None:
-    one = captured(only_there, rows(), {"Tensor": 3.0, "more": 1.0})
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_a_key_that_was_only_found_is_asked_for_in_a_plain_dict_too(kind: Any) -> None:
+    one = captured(only_there, rows(), kind({"Tensor": 3.0, "more": 1.0, None: 2.0}))
     again = one.loaded()
-    for found, served in (({"Tensor": 5.0, "more": 2.0}, True), ({"more": 1.0}, False)):
-        one.frame_locals["table"] = found
+    for found, served in (({"Tensor": 5.0, "more": 2.0, None: 3.0}, True), ({"more": 1.0, None: 2.0}, False)):
+        one.frame_locals["table"] = kind(found)
         assert (again() == "") is served
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
@@ -126,7 +127,9 @@ def _taken_by_place(own: Callable[..., Any]) -> Callable[..., Any]:
 def _derived_dict(own: Callable[..., Any]) -> Callable[..., Any]:
     def __init__(self: Any, value: Any, dict_vt: Any = None, **kwargs: Any) -> None:  # noqa: N807
         own(self, value, dict_vt, **kwargs)
-        if dict_vt is not None and self.source is not None:
+        # Those are Python's own, and guarded as plain ones are.
+        derived = type(value) not in (OrderedDict, defaultdict)
+        if dict_vt is not None and self.source is not None and derived:
             plain = all(type(key) in _PLAIN for key in dict.keys(value))
             asked = Asked(value, self.source, whole=not plain)
             dict_vt.__dict__[_NOTE] = asked
