@@ -536,6 +536,8 @@ class _Session:
             replace(about, step="graph-end", text=f"{label}: {seconds:.1f} s", seconds=round(seconds, 3))
         )
         self._add_graph(graph)
+        if self.on_gpu and b"cuda" in graph.wrapping:
+            self.graph_texts[number] += "\nAOTAutograd keeps a device of it."  # and not in the second trace
         sources = list(enumerate(input_sources(gm)))
         self.memory.append(
             Memory(

@@ -23,7 +23,7 @@ from hatch_precompile.errors import VerifyError
 from hatch_precompile.looking import attribute, dict_of, is_a
 from hatch_precompile.tracing.pytrees import children, inner_tensors, plain
 
-__all__ = ["Agreement", "compare", "run_backward"]
+__all__ = ["Agreement", "compare", "run_backward", "run_backward_of_ones"]
 
 _FLOAT = {"rtol": 1.3e-6, "atol": 1e-5}
 # Of these there is one object for each value.
@@ -48,6 +48,17 @@ def run_backward(output: Any) -> None:
     ]
     if losses:
         sum(losses[1:], losses[0]).backward()
+
+
+def run_backward_of_ones(output: Any) -> None:
+    """The same where nothing can be computed beside the graph: gradients are made on the CPU, and moved."""
+    tensors = [
+        tensor
+        for _, tensor in _tensors_in(output, "", set(), objects=False)
+        if is_a(tensor, torch.Tensor) and tensor.requires_grad
+    ]
+    ones = [torch.ones(tensor.shape, dtype=tensor.dtype).to(tensor.device) for tensor in tensors]
+    torch.autograd.backward(tensors, ones)
 
 
 def compare(

@@ -23,6 +23,7 @@ from hatch_precompile.entrypoints.resized import in_words, resized
 from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.verify.agreement import run_backward_of_ones
 from hatch_precompile.verify.parent import Request, SampleResult
 
 __all__ = ["run"]
@@ -44,26 +45,24 @@ class _Verification:
         self.hardware.settle()
         os.environ["HATCH_PRECOMPILE"] = "off"
         self.runtime: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
-        errors: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.errors")
         entries: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.loading.entries")
         entries.native_after(
             1
         )  # the first call of each sample asks guards as Python, the second as native code
-        self.miss: type[Exception] = errors.PrecompileError
         self.of_one_gpu: set[int] = set()  # samples that entries for the first one serve
 
     def run(self) -> list[SampleResult]:
         samples = [*self._samples(list(samples_of(self.entrypoint)))]
         targets = find_targets(self.entrypoint, [sample for _, sample in samples])
         given = [self._sized(target, sample) for target, (_, sample) in zip(targets, samples, strict=True)]
-        os.environ["HATCH_PRECOMPILE"] = "strict"
+        os.environ["HATCH_PRECOMPILE"] = "quiet"
         self.runtime.install()
         found: list[SampleResult] = []
         for index in range(_GPUS):
             device = torch.device(self.hardware.device, index)
             os.environ["HATCH_PRECOMPILE"] = "off"
             targets = find_targets(self.entrypoint, given)
-            os.environ["HATCH_PRECOMPILE"] = "strict"
+            os.environ["HATCH_PRECOMPILE"] = "quiet"
             for target in {id(each): each for each in targets}.values():
                 place(target, device)
             for number, ((label, _), target, sample) in enumerate(zip(samples, targets, given, strict=True)):
@@ -92,6 +91,20 @@ class _Verification:
         """Of all entries, or of those that serve the first GPU alone."""
         return sum(each["hits"] for each in self._entries() if pinned in (None, each["pinned"]))
 
+    def _why(self, target: Target, sample: Sample) -> str:
+        """Not by `strict`, which raises for what eager code calls where a library has failed, too."""
+        left_out = self.runtime.status()["entrypoints"][self.entrypoint.name]["left_out"]
+        if left_out:
+            return "; ".join(left_out)
+        owner = target.call if target.kind == "module class" else getattr(target.call, "__self__", None)
+        given = sample.args if owner is None else (owner, *sample.args)
+        try:
+            with mode_context(sample.mode):
+                reports = self.runtime.explain(self.entrypoint.name, *given, **sample.kwargs)
+        except Exception as error:  # the miss is the news; why it cannot be explained comes with it
+            return f"no entry's guards accept it ({type(error).__name__}: {error})"
+        return "; ".join(report["reason"] for report in reports) or "no entry's guards accept it"
+
     def _call(
         self, target: Target, sample: Sample, device: torch.device, number: int, label: str
     ) -> SampleResult:
@@ -99,9 +112,9 @@ class _Verification:
         hits, of_one = self._hits(), self._hits(pinned=True)
         try:
             with mode_context(sample.mode), self.hardware.launches_recorded() as launches:
-                target.call(*given.args, **given.kwargs)
-        except self.miss as error:
-            return SampleResult(number, False, None, None, f"{label} is not served: {error}")
+                result = target.call(*given.args, **given.kwargs)
+                if sample.mode == "train":
+                    run_backward_of_ones(result)
         except Exception as error:
             if not self.hardware.wants_hardware(error):
                 problem = f"{label} raised {type(error).__name__}: {error}"
@@ -110,7 +123,8 @@ class _Verification:
         if self._hits(pinned=True) > of_one:
             self.of_one_gpu.add(number)
         if self._hits() == hits:
-            return SampleResult(number, False, None, None, f"{label} is not served")
+            why = self._why(target, given)
+            return SampleResult(number, False, None, None, f"{label} is not served: {why}")
         if astray := next((each for each in launches if each.device != device.index), None):
             problem = f"{label}: {astray.kernel} is launched on the GPU {astray.device}"
             return SampleResult(number, True, None, None, problem)
