@@ -43,7 +43,7 @@ from hatch_precompile.lower.guards.subclasses import are_checked_by_names
 from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.runtime import runtime, torch_private
+from hatch_precompile.runtime import torch_private
 from hatch_precompile.tracing import is_compiler
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
 
@@ -165,7 +165,7 @@ class _Writer:
             require_hooks(self.text, self.root, self._variables, self.dependencies.called)
         if self.on_gpu:
             settings = Name("gpu_settings").call()
-            expected = literal(runtime("torch_internals.torch_private").gpu_settings())
+            expected = literal(torch_private.gpu_settings())
             self.text.require(settings.equals(expected), "PROCESS_STATE")
         tensors = require_tensors(self.text, self._tensors, self.root.relations, on_gpu=self.on_gpu)
         for relation in self.root.relations:
