@@ -124,7 +124,8 @@ def weights() -> Step:
 # Modules of the runtime that are there after calls that are hits.
 NEEDED = (
     *("calling.activation", "calling.prologue", "calling.serving", "dependencies.inputs"),
-    *("errors", "explaining.overview", "graphs.callers", "graphs.weights", "imports", "installation"),
+    *("errors", "explaining.overview", "graphs.callers", "graphs.weights", "import_hooks", "imports"),
+    *("installation",),
     *("loading.bundle", "loading.entries", "loading.guards", "loading.manifest"),
     *("torch_internals.torch_frames", "torch_internals.torch_private", "values.constants"),
     *("values.references", "values.static_lookup"),
