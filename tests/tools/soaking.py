@@ -126,7 +126,7 @@ NEEDED = (
     *("calling.activation", "calling.prologue", "calling.serving", "dependencies.inputs"),
     *("errors", "explaining.overview", "graphs.callers", "graphs.weights", "import_hooks", "imports"),
     *("installation",),
-    *("loading.bundle", "loading.entries", "loading.guards", "loading.manifest"),
+    *("loading.bundle", "loading.entries", "loading.guards", "loading.helpers", "loading.manifest"),
     *("torch_internals.torch_frames", "torch_internals.torch_private", "values.constants"),
     *("values.references", "values.static_lookup"),
 )
@@ -166,7 +166,7 @@ def imports() -> Step:
                 importlib.import_module(f"{PACKAGE}._precompiled.{name}")
         else:
             assert guest.hits() == 2, f"round {number} was not served"
-            assert loaded() == list(NEEDED)
+            assert loaded() == list(NEEDED), {*loaded()} ^ {*NEEDED}
         return answer
 
     return step
