@@ -22,6 +22,7 @@ from hatch_precompile.entrypoints.placing import moved, place
 from hatch_precompile.entrypoints.resized import in_words, resized
 from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.events import Event, send
+from hatch_precompile.looking import attribute
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.verify.agreement import run_backward_of_ones
 from hatch_precompile.verify.parent import Request, SampleResult
@@ -96,7 +97,7 @@ class _Verification:
         left_out = self.runtime.status()["entrypoints"][self.entrypoint.name]["left_out"]
         if left_out:
             return "; ".join(left_out)
-        owner = target.call if target.kind == "module class" else getattr(target.call, "__self__", None)
+        owner = target.call if target.kind == "module class" else attribute(target.call, "__self__")
         given = sample.args if owner is None else (owner, *sample.args)
         try:
             with mode_context(sample.mode):
