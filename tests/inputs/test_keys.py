@@ -1,5 +1,6 @@
-"""A dict of a class derived from dict, of which the traced code asks for single keys: what else it has is no
-matter, as where it is a registry. Whoever goes through it is refused where it has others or another order."""
+"""What the traced code asks dicts for. Of one of a class derived from dict that is asked for single keys,
+what else it has is no matter, as where it is a registry; whoever goes through it is refused where it has
+others or another order."""
 
 from __future__ import annotations
 
@@ -253,3 +254,97 @@ def test_dynamo_is_left_as_it_was() -> None:
 
     made(by_get)
     assert "items" not in ConstDictVariable.__dict__
+
+
+class Here:
+    pass
+
+
+class There:
+    pass
+
+
+class Also:
+    pass
+
+
+ONE, OTHER = Here(), Here()
+
+
+def class_taken(x: torch.Tensor, table: Any) -> torch.Tensor:
+    return x * table[Here]
+
+
+def class_got(x: torch.Tensor, table: Any) -> torch.Tensor:
+    return x * table.get(Here, 5.0)
+
+
+def class_in(x: torch.Tensor, table: Any) -> torch.Tensor:
+    return x * 2.0 if Here in table else x * 3.0
+
+
+def class_found(x: torch.Tensor, table: Any) -> torch.Tensor:
+    try:
+        table[Here]
+    except KeyError:
+        return x * 3.0
+    return x * 2.0
+
+
+def class_in_a_copy(x: torch.Tensor, table: Any) -> torch.Tensor:
+    return x * {**table}[Here]
+
+
+def class_in_a_list(x: torch.Tensor, table: Any) -> torch.Tensor:
+    return x * 2.0 if Here in list(table) else x * 3.0
+
+
+def object_taken(x: torch.Tensor, table: Any) -> torch.Tensor:
+    return x * table[ONE]
+
+
+def type_taken(x: torch.Tensor, table: Any) -> torch.Tensor:
+    return x * table[x.dtype]
+
+
+BY_WHAT = [
+    *((call, Here, There) for call in (class_taken, class_got, class_in, class_found)),
+    *((call, Here, There) for call in (class_in_a_copy, class_in_a_list)),
+    (object_taken, ONE, OTHER),
+    (type_taken, torch.float32, torch.float64),
+]
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, Registry])
+@pytest.mark.parametrize(("call", "key", "other"), BY_WHAT, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_key_that_is_no_text_has_to_be_the_one_at_its_place(
+    call: Any, key: Any, other: Any, kind: Any
+) -> None:
+    one = captured(call, rows(), kind({key: 3.0, other: 4.0}))
+    again = one.loaded()
+    for found, served in (
+        ({key: 3.0, other: 4.0}, True),
+        ({other: 3.0, key: 4.0}, False),
+        ({other: 3.0, Also: 4.0}, False),
+    ):
+        one.frame_locals["table"] = kind(found)
+        if served or eager(call, kind(found)) != eager(call, kind({key: 3.0, other: 4.0})):
+            assert (again() == "") is served
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, Registry])
+@pytest.mark.parametrize("call", [class_got, class_in, class_found, class_in_a_list])
+def test_a_key_that_is_no_text_and_was_not_there_may_not_come(call: Any, kind: Any) -> None:
+    one = captured(call, rows(), kind({There: 3.0, Also: 4.0}))
+    again = one.loaded()
+    assert again() == ""
+    for found in ({Here: 3.0, Also: 4.0}, {There: 3.0, Here: 4.0}, {There: 3.0, Also: 4.0, Here: 5.0}):
+        one.frame_locals["table"] = kind(found)
+        assert again() != ""
+
+
+def eager(call: Any, table: Any) -> Any:
+    try:
+        return call(rows(), table).tolist()
+    except KeyError as error:
+        return repr(error)

@@ -271,6 +271,24 @@ _AT_CALLS = Group(
         ),
         Row(
             "",
+            'What the code found and did not look at, as in `try: cfg["gain"]`, `try: self.gain`',
+            "that it is there",
+            "tests/inputs/test_found.py::test_however_it_was_found",
+        ),
+        Row(
+            "",
+            "Keys of dicts that are no text or numbers, such as classes and objects",
+            "that the one asked for is where it was",
+            "tests/inputs/test_keys.py::test_a_key_that_is_no_text_has_to_be_the_one_at_its_place",
+        ),
+        Row(
+            "",
+            "Objects that the code met as an argument and as a global",
+            "that they are one",
+            "tests/inputs/test_found.py::test_an_argument_that_was_a_global_too_has_to_be_that",
+        ),
+        Row(
+            "",
             "Attributes for which an object's class, a base of it, `__getattr__` or nobody answered, such as "
             "methods, submodules, parameters and buffers",
             "that neither the object's `__dict__`, nor a class before the one that answered has them",

@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, cast
@@ -112,8 +112,8 @@ class Dependencies:
     modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword,
     where their order is not seen; draws: whether the graph has random numbers;
     copied: dynamo's names of objects that are not one another; apart: the same, of two each
+    same: dynamo's names of two places with one object
     asked: what was asked of each dict of a class derived from dict
-    keys: what plain dicts were asked for, by dynamo's names of them
     memory: of each graph that writes to inputs
     """
 
@@ -129,7 +129,7 @@ class Dependencies:
     hiding: tuple[LackingModule, ...] = ()
     special: tuple[SpecialMethods, ...] = ()
     asked: tuple[Asked, ...] = ()
-    keys: Mapping[str, set[Any]] = dataclasses.field(default_factory=dict)
+    same: tuple[tuple[str, str], ...] = ()
     memory: tuple[Memory, ...] = ()
 
 
@@ -186,7 +186,7 @@ def dependencies_of(
         tuple(writer.hiding()),
         tuple(writer.special()),
         tuple(assumed.asked),
-        {source.name: keys for source, keys in assumed.keys.items()},
+        tuple(sorted(assumed.same)),
     )
 
 

@@ -24,7 +24,14 @@ from hatch_precompile.lower.guards.text import GuardText
 from hatch_precompile.runtime import inputs
 from hatch_precompile.tracing.guardtree import GuardNode
 
-__all__ = ["require_apart", "require_dependencies", "require_hooks", "require_lacking", "require_memory"]
+__all__ = [
+    "require_apart",
+    "require_dependencies",
+    "require_hooks",
+    "require_lacking",
+    "require_memory",
+    "require_same",
+]
 
 
 # Dynamo's name for a value, and the variable that it is in.
@@ -43,6 +50,13 @@ def require_dependencies(text: GuardText, dependencies: Dependencies) -> None:
         named = [Keyword(name, text.constant(value, None, call.where)) for name, value in call.kwargs.items()]
         answer = function.call(*given, *named)
         text.require(text.alike(answer, call.value, None, call.where), "PROCESS_STATE")
+
+
+def require_same(text: GuardText, dependencies: Dependencies, by_source: Reached) -> None:
+    """What was one object in two places must be one here, too."""
+    for names in dependencies.same:
+        one, other = (_reached(name, by_source) for name in names)
+        text.require(one.is_(other), "OBJECT_ALIASING")
 
 
 def require_apart(text: GuardText, dependencies: Dependencies, by_source: Reached) -> None:

@@ -25,6 +25,7 @@ from hatch_precompile.lower.guards.dependencies import (
     require_hooks,
     require_lacking,
     require_memory,
+    require_same,
 )
 from hatch_precompile.lower.guards.expressions import (
     AnyOf,
@@ -36,7 +37,7 @@ from hatch_precompile.lower.guards.expressions import (
     from_python,
     literal,
 )
-from hatch_precompile.lower.guards.keys import ask_for_keys_alone, ask_for_keys_found
+from hatch_precompile.lower.guards.keys import ask_for_keys_alone
 from hatch_precompile.lower.guards.leaves import require_leaf
 from hatch_precompile.lower.guards.modules import is_late, require_if_imported
 from hatch_precompile.lower.guards.subclasses import are_checked_by_names
@@ -108,7 +109,6 @@ def lower_guards(
     """
     dependencies = dependencies or Dependencies()
     ask_for_keys_alone(root, dependencies.asked)
-    ask_for_keys_found(root, dependencies.keys)
     return _Writer(root, frame_globals, injected, dependencies, numbers, on_gpu).write()
 
 
@@ -175,6 +175,7 @@ class _Writer:
                 self._expression(leaf)
         for text in self.numbers:
             self.text.require(self._tree(text, None), "NUMBERS")
+        require_same(self.text, self.dependencies, self._by_source)
         require_apart(self.text, self.dependencies, self._by_source)
         require_memory(self.text, self.dependencies, self._by_source)
         require_lacking(self.text, self.dependencies, self.frame_globals)

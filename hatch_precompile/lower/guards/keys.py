@@ -1,17 +1,15 @@
-"""Guards on dicts by the keys that the trace has asked for: dynamo's ask a derived dict for all of them, in
-order, and a plain one for none whose value nobody has looked at."""
+"""Guards on derived dicts by the keys that the trace has asked for; dynamo's ask for all, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from hatch_precompile.looking import is_a
-from hatch_precompile.lower.names import is_plain
 from hatch_precompile.tracing import Asked
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
-__all__ = ["ask_for_keys_alone", "ask_for_keys_found"]
+__all__ = ["ask_for_keys_alone"]
 
 
 def ask_for_keys_alone(tree: GuardNode, found: Iterable[Asked]) -> None:
@@ -28,13 +26,6 @@ def ask_for_keys_alone(tree: GuardNode, found: Iterable[Asked]) -> None:
     for node in _dicts(tree):
         if id(node.value) in alone:
             _by_name(node, alone[id(node.value)])
-
-
-def ask_for_keys_found(tree: GuardNode, found: Mapping[str, set[Any]]) -> None:
-    """Add that the keys are there which the trace has found in plain dicts. found: by dynamo's names of
-    these"""
-    for node in _dicts(tree):
-        _has(node, {key for key in found.get(node.source, ()) if is_plain(key)})
 
 
 def _dicts(tree: GuardNode) -> list[GuardNode]:

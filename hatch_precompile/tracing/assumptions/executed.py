@@ -24,6 +24,7 @@ from torch._library import autograd, simple_registry
 import hatch_precompile
 from hatch_precompile.looking import attribute, dict_of, is_a
 from hatch_precompile.runtime import errors
+from hatch_precompile.tracing.assumptions.found import guard_what_was_found
 from hatch_precompile.tracing.assumptions.identities import objects_apart
 from hatch_precompile.tracing.assumptions.results import (
     asked_environment,
@@ -100,11 +101,17 @@ def _noting_what_runs(outermost: CodeType) -> Iterator[None]:
         sys.setprofile(before)
 
 
+def _all_traced(output_graph: Any) -> None:
+    """All is traced, and guards are still to be made."""
+    objects_apart()
+    guard_what_was_found(output_graph.root_tx)
+
+
 def _traced(own: Callable[..., Any]) -> Callable[..., Any]:
     """What is called when all is traced, and guards are still to be made: also where there is no graph."""
 
     def run_compiler_collective(self: Any, *args: Any, **kwargs: Any) -> Any:
-        objects_apart()
+        _all_traced(self)
         return own(self, *args, **kwargs)
 
     return run_compiler_collective
@@ -114,7 +121,7 @@ def _compile(own: Callable[..., Any]) -> Callable[..., Any]:
     """Inductor takes operators, and knows nothing of the program. It is not made slower by our looking."""
 
     def call_user_compiler(self: Any, *args: Any, **kwargs: Any) -> Any:
-        objects_apart()  # all is traced, and guards are still to be made
+        _all_traced(self)
         before = sys.getprofile()
         sys.setprofile(None)
         try:

@@ -1,6 +1,7 @@
 """Notes the objects that a trace has told apart: those that it compared, and those that it wrote to.
 
-Dynamo guards where two of them are one object, and not where they are two.
+Dynamo guards where two of them are one object, and not where they are two; nor where one place is below the
+frame's variables and the other below its globals.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = ["apart", "objects_apart", "watch_identities"]
 def watch_identities(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.side_effects import SideEffects
+    from torch._dynamo.variables import builder
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
     if way("is") == "vt_identity_compare":
@@ -33,6 +35,7 @@ def watch_identities(watch: Callable[..., None]) -> None:
         watch(SideEffects, name, _met)
     for name in ("mutation", "store_attr"):
         watch(SideEffects, name, _written)
+    watch(builder, "make_dupe_guard", _met_again)
 
 
 def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,6 +137,21 @@ def _met(own: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return _track_obj
+
+
+def _met_again(own: Callable[..., Any]) -> Callable[..., Any]:
+    """An object that comes from two places has one variable. That it has to be one is guarded where both are
+    below the frame's variables, or both below its globals."""
+
+    def make_dupe_guard(here: Any, before: Any) -> Any:
+        guard = own(here, before)
+        if guard is None and before is not None and before != here:
+            for source in (here, before):
+                _keep_in_tree(source)
+            assumed().same.add((before.name, here.name))
+        return guard
+
+    return make_dupe_guard
 
 
 def _written(own: Callable[..., Any]) -> Callable[..., Any]:

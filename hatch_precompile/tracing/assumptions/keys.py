@@ -5,7 +5,8 @@ transformers' grows with each class of models that is made. Dynamo guards all it
 whatever the traced code has asked for; where that was single keys, an entry asks for these. Dynamo's bytecode
 takes what it needs out of such a dict by its place there: then all keys are asked for, in order.
 
-Of a plain dict dynamo guards what it has looked at: not that there is something which nobody has looked at.
+Keys that are no text or numbers dynamo takes by their place in any dict. Of a key that is found to be the one
+asked for it does not guard that, nor of one that is only found that it is there.
 
 Seen in torch 2.11.0 and 2.13.0.
 """
@@ -20,6 +21,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from hatch_precompile.torch_versions import torch_name
+from hatch_precompile.tracing.assumptions.found import note_found
 from hatch_precompile.tracing.assumptions.results import assumed
 
 __all__ = ["Asked", "watch_keys", "watching_items"]
@@ -58,6 +61,7 @@ def watch_keys(watch: Callable[..., None]) -> None:
             watch(source.ConstDictKeySource, method, _taken_by_place)
     watch(user_defined.UserDefinedDictVariable, "__init__", _derived_dict)
     watch(dicts.ConstDictVariable, "clone", _cloned)
+    watch(torch_name("key of a set or a dict"), "__eq__", _same_key)
 
 
 @contextlib.contextmanager
@@ -77,7 +81,7 @@ def watching_items() -> Iterator[None]:
         if asked is None:
             frame = sys._getframe(1)
             if frame.f_code in by_key and self.source is not None:
-                _note_plain(self.source, frame.f_locals[by_key[frame.f_code]])
+                _note_plain(items, frame.f_locals[by_key[frame.f_code]])
         elif not asked.whole:
             frame = sys._getframe(1)
             _note(asked, frame.f_code, frame.f_locals, by_key)
@@ -106,12 +110,26 @@ def _note(asked: Asked, code: CodeType, given: dict[str, Any], by_key: dict[Code
         asked.whole = True
 
 
-def _note_plain(source: Any, key: Any) -> None:
-    """key: dynamo's variable"""
-    try:
-        assumed().keys.setdefault(source, set()).add(key.as_python_constant())
-    except (NotImplementedError, TypeError):  # no constant, or none that a set can have
-        return
+def _note_plain(items: dict[Any, Any], key: Any) -> None:
+    """key: dynamo's variable, that of a constant without a place of its own"""
+    if key.source is None and key.is_python_constant() and type(key.as_python_constant()) in _PLAIN:
+        found = items.get(torch_name("key of a set or a dict")(key))
+        if found is not None:
+            note_found(found)
+
+
+def _same_key(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Dynamo finds a class or a function among the keys and does not guard that it is there, but only what
+    lies at its place. Where its variable is realized, it does."""
+
+    def __eq__(self: Any, other: Any) -> Any:  # noqa: N807
+        same = own(self, other)
+        if same is True and self.vt is not other.vt:
+            self.vt.realize()
+            other.vt.realize()
+        return same
+
+    return __eq__
 
 
 def _taken_by_place(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "in_the_library",
     "of_torch",
     "stop",
+    "value_of",
     "where",
 ]
 
@@ -66,13 +67,14 @@ class Assumed:
     inserted: dynamo's sets whose order is that in which the traced code has added to them, by id
     lacking: (class, how many of its __mro__) -> names that these were found not to have
     apart: dynamo's names of two objects that are not the same one
+    same: dynamo's names of two places where one object was
     met: objects from outside of the trace, with dynamo's variables for them, by id
     written: of those, the ones that the traced code has changed, by dynamo's sources
     orders_seen: the keys of dicts whose order the traced code has seen
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
     closures: what was in the cells of those of them that have any, by its ids; None for an empty one
     asked: what was asked of each dict of a class derived from dict (keys.py)
-    keys: what plain dicts were asked for, by dynamo's sources
+    found: dynamo's sources of what the traced code has found and not looked at so far, with its variables
     draws: whether the graph has random numbers
     environment: variables with their values, None for one that is not set
     names: (module, name) of globals of the standard library, which dynamo takes for constant
@@ -106,7 +108,8 @@ class Assumed:
     written: dict[Any, Any] = field(default_factory=dict)
     orders_seen: set[tuple[Any, ...]] = field(default_factory=set)
     asked: list[Any] = field(default_factory=list)
-    keys: dict[Any, set[Any]] = field(default_factory=dict)
+    found: dict[Any, Any] = field(default_factory=dict)
+    same: set[tuple[str, str]] = field(default_factory=set)
 
 
 _KEPT = "_precompile_assumed"
@@ -177,6 +180,11 @@ def guard_on_attribute(source: Any, name: str) -> None:
         install_guard(source.make_guard(functools.partial(GuardBuilder.HASATTR, attr=name)))
     else:
         install_guard(AttrSource(source, name).make_guard(GuardBuilder.HASATTR))
+
+
+def value_of(source: Any, frame: Any) -> Any:
+    """What is at one of dynamo's sources. frame: dynamo's translator of the outermost one"""
+    return source.get_value({"G": frame.f_globals, "L": frame.f_locals}, {}, {})
 
 
 def closure_of(function: FunctionType) -> tuple[Any, ...]:

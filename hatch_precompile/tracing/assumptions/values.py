@@ -17,6 +17,7 @@ from hatch_precompile.tracing.assumptions.results import (
     in_the_library,
     of_torch,
     stop,
+    value_of,
 )
 
 __all__ = ["WORDS", "called_from", "require_steady_hash", "watch_values"]
@@ -101,7 +102,7 @@ def _id(own: Callable[..., Any]) -> Callable[..., Any]:
             # ids is just that: it gets neither into the graph nor into the bytecode.
             source = args[0].source
             if source is not None:
-                value = _value_of(source, tx)
+                value = value_of(source, tx.output.root_tx)
                 real = id(value) if made_up is None else args[0].get_id(tx)
                 if type(value) not in _ATOMIC and real is not None:
                     install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
@@ -115,12 +116,6 @@ def _id(own: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return call_id
-
-
-def _value_of(source: Any, tx: Any) -> Any:
-    """What is there where the outermost frame is called."""
-    frame = tx.output.root_tx
-    return source.get_value({"G": frame.f_globals, "L": frame.f_locals}, {}, {})
 
 
 # A copy of these is the object itself.

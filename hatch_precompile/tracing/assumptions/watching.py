@@ -25,6 +25,7 @@ from hatch_precompile.tracing.assumptions.attributes import watch_attributes
 from hatch_precompile.tracing.assumptions.builtins import made_anew, watch_builtins
 from hatch_precompile.tracing.assumptions.calls import watch_calls
 from hatch_precompile.tracing.assumptions.executed import watch_executed
+from hatch_precompile.tracing.assumptions.found import watch_found
 from hatch_precompile.tracing.assumptions.identities import watch_identities
 from hatch_precompile.tracing.assumptions.keys import watch_keys, watching_items
 from hatch_precompile.tracing.assumptions.lookups import watch_lookups
@@ -64,6 +65,7 @@ def watching_assumptions() -> Iterator[None]:
         watch_executed(watch)
         _watch_code(watch)
         watch_attributes(watch)
+        watch_found(watch)
         watch_lookups(watch)
         watch_identities(watch)
         watch_orders(watch)
