@@ -236,6 +236,14 @@ class TestFolding:
         (frame,) = found
         assert [call.function for call in frame.assumed.calls] == [dir]
 
+    def test_what_is_found_and_what_is_met_twice_passes_two_functions(self) -> None:
+        from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+        from torch._dynamo.variables import builder, lazy
+
+        assert parameters(InstructionTranslatorBase.push) == ["self", "val"]
+        assert parameters(builder.make_dupe_guard) == ["obj_source", "dupe_source"]
+        assert parameters(lazy.LazyVariableTracker.is_realized) == ["self"]
+
     def test_globals_of_the_standard_library_have_a_source_of_their_own(self) -> None:
         from torch._dynamo.source import SkipGuardSource
 
