@@ -94,9 +94,9 @@ differential: .venv-test/.ready
 
 # What comes from outside, changed at random: wheels, bundles, records, configuration. Five minutes, or as long as is
 # said: make fuzz FUZZ="--seconds 3600"; a short run is in the suite. An installed wheel with a changed manifest, or
-# with damaged files: tests/outside/manifests.py.
+# with damaged files: tests/validation/manifests.py.
 fuzz: .venv-test/.ready
-	.venv-test/bin/python tests/outside/fuzz.py $(FUZZ)
+	.venv-test/bin/python tests/validation/fuzz.py $(FUZZ)
 
 # Small programs, built once; then something changes, and the wheel has to answer as eager code does. Hours on
 # two cores; build/truth.json. A part of it: make truth TRUTH="--program Linear,swaps --change hook:"

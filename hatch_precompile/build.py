@@ -27,12 +27,12 @@ from hatch_precompile.config.devices import captured_together, of_device, requir
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.machine import require_known_torch, require_machine
-from hatch_precompile.outside.manifests import LeftOutRecord
 from hatch_precompile.processes import free_memory, in_parallel, preloaded, stopping_children, within_memory
 from hatch_precompile.records import GUARDS, Capture
 from hatch_precompile.reuse.earlier import Earlier, find_earlier
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.traffic.samples import with_recorded_calls
+from hatch_precompile.validation.manifests import LeftOutRecord
 from hatch_precompile.verify.parent import CHILD as VERIFY
 from hatch_precompile.verify.parent import require_hits, run_samples
 from hatch_precompile.wheel.layout import contents_of, digests, lay_out, link_others

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from templates import errors
     from templates.calling import prologue
-    from templates.dependencies import inputs
+    from templates.dependencies import call_checks, comparison, fingerprints
     from templates.graphs import callers, weights
     from templates.loading import cells, helpers, manifest
     from templates.torch_internals import torch_frames, torch_private
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RUNTIME_PACKAGE",
+    "call_checks",
     "callers",
     "cells",
+    "comparison",
     "errors",
+    "fingerprints",
     "helpers",
-    "inputs",
     "manifest",
     "parametrized",
     "prologue",
@@ -50,10 +52,12 @@ _NAME = "hatch_precompile_runtime"
 # Where the modules above are in the runtime.
 _PLACES = {
     "callers": "graphs.callers",
+    "call_checks": "dependencies.call_checks",
     "cells": "loading.cells",
+    "comparison": "dependencies.comparison",
     "errors": "errors",
+    "fingerprints": "dependencies.fingerprints",
     "helpers": "loading.helpers",
-    "inputs": "dependencies.inputs",
     "manifest": "loading.manifest",
     "parametrized": "values.parametrized",
     "prologue": "calling.prologue",

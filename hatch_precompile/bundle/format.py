@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hatch_precompile.outside.manifests import INDEX_FORMAT
-from hatch_precompile.outside.whole import FORMAT
 from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.validation.manifest_rules import FORMAT
+from hatch_precompile.validation.manifests import INDEX_FORMAT
 
 __all__ = ["BUNDLE", "FORMAT", "INDEX", "INDEX_FORMAT", "MANIFEST"]
 

@@ -20,8 +20,11 @@ from msgspec import UNSET
 from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, OutsideError
-from hatch_precompile.outside.code import disassembled, split_heads
-from hatch_precompile.outside.manifests import (
+from hatch_precompile.runtime import cells
+from hatch_precompile.runtime import manifest as manifests
+from hatch_precompile.validation.code import disassembled, split_heads
+from hatch_precompile.validation.manifest_rules import check_manifest, configured
+from hatch_precompile.validation.manifests import (
     BundledEntry,
     BundledFrame,
     EntrypointRecord,
@@ -29,10 +32,7 @@ from hatch_precompile.outside.manifests import (
     read_index,
     read_manifest,
 )
-from hatch_precompile.outside.wheels import members, open_wheel, read_member, reading
-from hatch_precompile.outside.whole import check_whole, configured
-from hatch_precompile.runtime import cells
-from hatch_precompile.runtime import manifest as manifests
+from hatch_precompile.validation.wheels import members, open_wheel, read_member, reading
 
 __all__ = [
     "FoundManifest",
@@ -81,7 +81,7 @@ class FoundManifest:
     @property
     def whole(self) -> Manifest:
         """The manifest, if a build of this format may have written it. Raises OutsideError."""
-        check_whole(self.manifest, self.where)
+        check_manifest(self.manifest, self.where)
         return self.manifest
 
     @property
@@ -221,7 +221,7 @@ def _in_bundle(
             raise OutsideError(f"{folder}{name} is missing")
         content = read(name)
         manifest = read_manifest(content, folder + name)
-        check_whole(manifest, folder + name)
+        check_manifest(manifest, folder + name)
         places = {path: cells.stored_as(path, digest) for path, digest in manifest.files.items()}
         places[_FILE] = name
         own = {path: sizes[place] for path, place in places.items() if place in sizes}

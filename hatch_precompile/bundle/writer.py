@@ -21,7 +21,10 @@ from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.config.cells import Shard
-from hatch_precompile.outside.manifests import (
+from hatch_precompile.records import CAPTURE, MARSHAL, Capture, CapturedFrame, GraphRecord, ResumeRecord
+from hatch_precompile.runtime import manifest as rules
+from hatch_precompile.runtime import runtime_directory
+from hatch_precompile.validation.manifests import (
     BundledEntry,
     BundledFrame,
     EntrypointRecord,
@@ -30,9 +33,6 @@ from hatch_precompile.outside.manifests import (
     Recipe,
     VariantRecord,
 )
-from hatch_precompile.records import CAPTURE, MARSHAL, Capture, CapturedFrame, GraphRecord, ResumeRecord
-from hatch_precompile.runtime import manifest as rules
-from hatch_precompile.runtime import runtime_directory
 
 __all__ = ["built_with", "part_of", "write_bundle", "write_runtime"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from hatch_precompile.entrypoints.finding import Declared
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.looking import attribute, has
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.records import Place, Reference
 from hatch_precompile.runtime import references
+from hatch_precompile.static_lookup import attribute, has
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["FrameName", "frame_name", "home_of"]

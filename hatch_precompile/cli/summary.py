@@ -11,7 +11,7 @@ from hatch_precompile.bundle.reader import FoundManifest
 from hatch_precompile.cli.printing import table
 from hatch_precompile.cli.progress import Board
 from hatch_precompile.formatting import in_bytes
-from hatch_precompile.outside.manifests import EntrypointRecord
+from hatch_precompile.validation.manifests import EntrypointRecord
 
 __all__ = ["entrypoints", "entrypoints_table"]
 

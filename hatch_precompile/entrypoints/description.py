@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.looking import attribute, dict_of, is_a, is_exactly, module_of, qualname_of
+from hatch_precompile.static_lookup import attribute, dict_of, is_a, is_exactly, module_of, qualname_of
 
 __all__ = ["described"]
 

@@ -19,7 +19,7 @@ from hatch_precompile.entrypoints.call import Sample
 from hatch_precompile.entrypoints.observing import calls_observed
 from hatch_precompile.entrypoints.references import find_reference
 from hatch_precompile.errors import CaptureError
-from hatch_precompile.looking import dict_of
+from hatch_precompile.static_lookup import dict_of
 from hatch_precompile.tracing import (
     below_decorators,
     enters_a_context,

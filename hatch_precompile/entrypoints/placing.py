@@ -12,7 +12,7 @@ import torch
 
 from hatch_precompile.entrypoints.call import Copying, Sample
 from hatch_precompile.entrypoints.finding import Target
-from hatch_precompile.looking import dict_of, is_a
+from hatch_precompile.static_lookup import dict_of, is_a
 
 __all__ = ["moved", "place"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.errors import CaptureError
-from hatch_precompile.looking import dict_of
+from hatch_precompile.static_lookup import dict_of
 
 __all__ = ["find_reference"]
 

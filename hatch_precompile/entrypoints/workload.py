@@ -21,7 +21,7 @@ from hatch_precompile.entrypoints.finding import Declared, find_declared
 from hatch_precompile.entrypoints.observing import Call, IsOf, calls_observed
 from hatch_precompile.entrypoints.references import find_reference
 from hatch_precompile.errors import BuildError, CaptureError
-from hatch_precompile.looking import is_a
+from hatch_precompile.static_lookup import is_a
 
 __all__ = ["Through", "recorded_calls"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.looking import is_a
+from hatch_precompile.static_lookup import is_a
 from hatch_precompile.torch_versions import way
 
 __all__ = ["backward_of", "is_python_operator", "operator_name", "python_operators_called_directly"]

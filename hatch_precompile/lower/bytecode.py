@@ -15,8 +15,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.looking import is_a
 from hatch_precompile.lower.names import Namer, is_plain
+from hatch_precompile.static_lookup import is_a
 from hatch_precompile.tracing import random_calls
 
 __all__ = ["LoweredCode", "lower_code", "portable_code"]
@@ -159,7 +159,7 @@ def _other_names(code: CodeType) -> set[str]:
 
 
 def _is_of_warnings(value: Any) -> bool:
-    """What counts frames: those of compiled code are more (templates/loading/places.py)."""
+    """What counts frames: those of compiled code are more (templates/loading/warning_locations.py)."""
     return value is warnings or value is warnings.warn
 
 

@@ -25,9 +25,17 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.inductor.operators import backward_of, operator_name
-from hatch_precompile.looking import attribute, class_name, dict_of, is_a, is_exactly, modules, qualname_of
 from hatch_precompile.lower.dependencies.origin import is_python, is_torch
 from hatch_precompile.runtime import references
+from hatch_precompile.static_lookup import (
+    attribute,
+    class_name,
+    dict_of,
+    is_a,
+    is_exactly,
+    modules,
+    qualname_of,
+)
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = ["NAME_IT", "Namer", "Step", "is_plain", "naming", "step"]
@@ -144,7 +152,7 @@ class Namer:
         """A reference to an object that is known by identity: `["ref", module, steps, fingerprint]`."""
         for module, steps in self._candidates(value, node):
             if not self._is_injected(module, steps) and self._leads_to(module, steps, value):
-                return ["ref", module, steps, references.likeness(value)]
+                return ["ref", module, steps, references.full_fingerprint(value)]
         source = node.source if node is not None else ""
         raise Unsupported(
             f"{_describe(value)}{f', reached as {source},' if source else ''} is compared by identity "

@@ -21,8 +21,8 @@ from hatch_precompile.frontends.common import REUSE, SHARD
 from hatch_precompile.frontends.pep517 import Built, build_wheel
 from hatch_precompile.matrix.environment import Environment, make_environment
 from hatch_precompile.matrix.source import Source
-from hatch_precompile.outside.names import is_file_name
 from hatch_precompile.processes import commands_of, stopping_children
+from hatch_precompile.validation.names import is_file_name
 from hatch_precompile.wheel.contents import page_path
 
 __all__ = ["BuiltCell", "Task", "build_cell"]

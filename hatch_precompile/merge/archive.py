@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from hatch_precompile.errors import BuildError
-from hatch_precompile.outside.wheels import members, open_wheel, read_member, reading
+from hatch_precompile.validation.wheels import members, open_wheel, read_member, reading
 
 __all__ = ["Content", "OpenWheels", "read_archive"]
 

@@ -12,11 +12,11 @@ from packaging.version import Version
 from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
 from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content
-from hatch_precompile.outside.manifests import read_index, read_manifest
-from hatch_precompile.outside.whole import check_whole
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.runtime import cells as rules
 from hatch_precompile.runtime import manifest as manifests
+from hatch_precompile.validation.manifest_rules import check_manifest
+from hatch_precompile.validation.manifests import read_index, read_manifest
 
 __all__ = ["Cell", "in_order", "take_bundles"]
 
@@ -107,7 +107,7 @@ def _indexed(where: str, files: dict[str, Content], index: str) -> list[Cell]:
 def _cell(where: str, files: dict[str, Content], path: str, place: Any) -> Cell:
     content = files[path]
     manifest = read_manifest(content.read(), f"{where}: {path}")
-    check_whole(manifest, f"{where}: {path}")
+    check_manifest(manifest, f"{where}: {path}")
     own = {}
     for name, digest in manifest.files.items():
         found = files.get(place(name, digest))

@@ -19,9 +19,9 @@ from hatch_precompile.merge.metadata import with_tags, with_torch
 from hatch_precompile.merge.tags import merged_tag
 from hatch_precompile.merge.wheels import check_same, read_wheel
 from hatch_precompile.merge.writing import write_wheel
-from hatch_precompile.outside.manifests import NoShardError, Part
-from hatch_precompile.outside.whole import check_whole, configured
 from hatch_precompile.reuse.earlier import Earlier
+from hatch_precompile.validation.manifest_rules import check_manifest, configured
+from hatch_precompile.validation.manifests import NoShardError, Part
 
 __all__ = ["with_whole_cells"]
 
@@ -80,7 +80,7 @@ def _shard(path: Path) -> _Shard | None:
     part = parts[0]
     if not 1 <= part.shard <= part.of <= max(len(part.entrypoints), 1):
         raise BuildError(f"{path} is damaged: there is no shard {part.shard} of {part.of}")
-    check_whole(found[0].manifest, f"{path}: {found[0].where}")
+    check_manifest(found[0].manifest, f"{path}: {found[0].where}")
     return _Shard(path, found[0], part)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
-from hatch_precompile.processes import leash
+from hatch_precompile.processes import die_with_parent
 
 __all__ = ["commands_of", "end_commands", "run_command"]
 
@@ -65,7 +65,7 @@ def end_commands(run: str) -> None:
 def _started(
     command: Sequence[str | Path], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    leashed = [sys.executable, "-I", "-S", leash.__file__, *map(str, command)]
+    leashed = [sys.executable, "-I", "-S", die_with_parent.__file__, *map(str, command)]
     read, write = os.pipe()
     try:
         with _starting:
@@ -98,7 +98,7 @@ def _end_group(process: subprocess.Popen[str]) -> None:
     """End a command and its descendants: asked first, so that our hook ends what it runs."""
     try:
         os.killpg(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + leash.GRACE
+        deadline = time.monotonic() + die_with_parent.GRACE
         while time.monotonic() < deadline:
             process.poll()  # or it would be one of its group for as long as nobody has asked for its status
             os.killpg(process.pid, 0)

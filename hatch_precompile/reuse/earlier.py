@@ -1,6 +1,6 @@
 """The bundle of an earlier wheel, given back as the captures that it was written from.
 
-Nothing of it is run, and no name of a file is taken from it: its records are those of outside/, in which
+Nothing of it is run, and no name of a file is taken from it: its records are those of validation/, in which
 each name has the form that a capture gives it, and what is written is what these records name.
 """
 
@@ -17,9 +17,9 @@ from msgspec.structs import asdict, replace
 from hatch_precompile.bundle.format import FORMAT
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells, heads_of, verified
 from hatch_precompile.errors import BuildError
-from hatch_precompile.outside.manifests import BundledEntry, BundledFrame, EntrypointRecord
-from hatch_precompile.outside.whole import is_of_a_capture
 from hatch_precompile.records import CAPTURE, Capture, CapturedEntry, CapturedFrame, GraphRecord
+from hatch_precompile.validation.manifest_rules import is_of_a_capture
+from hatch_precompile.validation.manifests import BundledEntry, BundledFrame, EntrypointRecord
 
 __all__ = ["Earlier", "find_earlier"]
 

@@ -26,9 +26,9 @@ from hatch_precompile.entrypoints.description import described
 from hatch_precompile.errors import BuildError
 from hatch_precompile.inductor import compiler_settings
 from hatch_precompile.lower.dependencies.kinds import Dependency, Function, dependency
-from hatch_precompile.outside.effects import refusing_effects
 from hatch_precompile.records import CAPTURE, Capture
-from hatch_precompile.runtime import inputs, references
+from hatch_precompile.runtime import comparison, references
+from hatch_precompile.validation.effects import refusing_effects
 
 __all__ = ["made_from", "sources_of", "what_has_changed"]
 
@@ -101,7 +101,7 @@ def _sources_of(captured: Capture, folder: Path) -> str:
             data = marshal.loads((folder / entry.data).read_bytes())
             for module in data["modules"]:
                 importlib.import_module(module)
-            inputs.check_inputs(data["inputs"])
+            comparison.check_dependencies(data["inputs"])
             dependencies += map(dependency, data["inputs"])
     return sources_of(dependencies)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.looking import is_a
+from hatch_precompile.static_lookup import is_a
 from hatch_precompile.tracing import guard_builder, guard_manager_classes, relational_guards
 
 __all__ = ["GuardNode", "GuardRecorder", "Leaf", "Relation"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.outside.recorded_calls import Line, lines_of
+from hatch_precompile.validation.recorded_calls import Line, lines_of
 
 __all__ = ["Call", "Recording", "read_records", "tensors_in", "to_lines"]
 

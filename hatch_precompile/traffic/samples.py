@@ -14,9 +14,9 @@ import msgspec
 
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.outside.recorded_calls import calls_in
 from hatch_precompile.traffic.reading import read_records
 from hatch_precompile.traffic.structures import in_words, structures_of
+from hatch_precompile.validation.recorded_calls import calls_in
 
 __all__ = ["MOST", "PREFIX", "embedded_calls", "is_recorded", "with_recorded_calls"]
 

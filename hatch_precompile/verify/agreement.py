@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import VerifyError
-from hatch_precompile.looking import attribute, dict_of, is_a
+from hatch_precompile.static_lookup import attribute, dict_of, is_a
 from hatch_precompile.tracing.pytrees import children, inner_tensors, plain
 
 __all__ = ["Agreement", "compare", "run_backward", "run_backward_of_ones"]

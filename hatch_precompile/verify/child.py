@@ -13,7 +13,7 @@ import msgspec
 from hatch_precompile.backends import is_for_gpus
 from hatch_precompile.errors import BuildError, unforeseen
 from hatch_precompile.processes import connect_to_parent
-from hatch_precompile.verify.hidden import out_of_reach
+from hatch_precompile.verify.hidden_sources import hide_sources
 from hatch_precompile.verify.parent import Outcome, Request
 
 __all__ = ["main"]
@@ -39,7 +39,7 @@ def main(path: str) -> int:
 
 def _outcome(request: Request) -> Outcome:
     try:
-        out_of_reach(request.hidden)
+        hide_sources(request.hidden)
         # Whatever torch is, or is not, is found out here.
         if is_for_gpus(request.variant):
             from hatch_precompile.verify.on_gpus import run

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import VerifyError
-from hatch_precompile.looking import (
+from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.static_lookup import (
     attribute,
     dict_of,
     is_a,
@@ -27,7 +28,6 @@ from hatch_precompile.looking import (
     modules,
     qualname_of,
 )
-from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.tracing.tensors import version_of, without_subclass
 from hatch_precompile.verify.agreement import compare
 

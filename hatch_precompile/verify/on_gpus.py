@@ -22,8 +22,8 @@ from hatch_precompile.entrypoints.placing import moved, place
 from hatch_precompile.entrypoints.resized import in_words, resized
 from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.events import Event, send
-from hatch_precompile.looking import attribute
 from hatch_precompile.runtime import RUNTIME_PACKAGE
+from hatch_precompile.static_lookup import attribute
 from hatch_precompile.verify.agreement import run_backward_of_ones
 from hatch_precompile.verify.parent import Request, SampleResult
 

@@ -29,8 +29,8 @@ from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
 from hatch_precompile.verify.effects import Effects, differing, kept, roots_of
 from hatch_precompile.verify.parent import Request, SampleResult
+from hatch_precompile.verify.policies import CallPolicies
 from hatch_precompile.verify.rounding import noise_of_gradients
-from hatch_precompile.verify.ways import Ways
 
 __all__ = ["run"]
 
@@ -80,7 +80,7 @@ class _Verification:
         # of the sample.
         self.not_served: Callable[[], AbstractContextManager[None]] = frames.at_work
         self.variant = request.variant or None
-        self.ways = Ways(self.runtime, request.variant)
+        self.policies = CallPolicies(self.runtime, request.variant)
         sys.addaudithook(_refuse_side_effects)
 
     def run(self) -> list[SampleResult]:
@@ -166,7 +166,7 @@ class _Verification:
         _seed()
         with self.not_served():
             targets = find_targets(self.entrypoint, samples)
-        self.ways.native_guards_early()
+        self.policies.native_guards_early()
         results = [
             self._call(target, self._sized(target, sample), number, len(samples))
             for number, (target, sample) in enumerate(zip(targets, samples, strict=True), 1)
@@ -197,7 +197,7 @@ class _Verification:
         send(Event(step="sample", sample=number, samples=total))
         result = SampleResult(number, False, None, None, "")
         answers: dict[str, Answer] = {}
-        for turn, deciding in self.ways:
+        for turn, deciding in self.policies:
             with deciding:
                 label = self._label(number) + turn
                 answer, seconds, problem = self._served(call, target, sample, label)
@@ -205,7 +205,7 @@ class _Verification:
                 result,
                 hit=answer is not None and not problem,
                 seconds=result.seconds if answers else seconds,
-                problem=problem + (_CHANGED if problem and self.ways.is_again(turn) else ""),
+                problem=problem + (_CHANGED if problem and self.policies.is_repeat(turn) else ""),
             )
             if problem or answer is None:
                 break

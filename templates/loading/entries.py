@@ -10,7 +10,7 @@ from functools import partial
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ..dependencies.inputs import check_inputs
+from ..dependencies.comparison import check_dependencies
 from ..errors import check_parts, raised_by_signal
 from ..graphs import callers
 from ..torch_internals import torch_private
@@ -138,7 +138,7 @@ class Entry:
             from ..backends.cuda import check_cuda
 
             check_cuda(self._bundle.manifest["built_with"])
-        check_inputs(data["inputs"])
+        check_dependencies(data["inputs"])
         log = self.frame.installation.log
         stands_in = self if log is None else Announced(self, log)
         namespace = guard_namespace()
@@ -159,7 +159,7 @@ class Entry:
         namespace, made = guard_namespace(), SimpleNamespace()
         try:
             # einops need not be called for it.
-            check_inputs(record for record in data["inputs"] if record[0] != "prepared")
+            check_dependencies(record for record in data["inputs"] if record[0] != "prepared")
             with torch_private.without_torch_function():
                 code = prepare_guard(namespace, data, self.frame.globals, made, self._gpu())
         except Stale:
@@ -205,7 +205,7 @@ class Entry:
             number = value + self.record["first_resume"]
             return self.frame.installation.resume_function(number)
         if kind == "warnings":
-            from .places import Warnings
+            from .warning_locations import Warnings
 
             check_parts()
             names = self.frame.globals

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd import forward_ad
 
-from ..dependencies.inputs import CALL_CHECKS
+from ..dependencies.call_checks import CALL_CHECKS
 from ..torch_internals import torch_private
 from ..values.constants import alike, decode
 from ..values.references import original, unwrap

@@ -41,7 +41,7 @@ __all__ = [
     "function_with",
     "original",
     "is_torchs",
-    "likeness",
+    "full_fingerprint",
     "resolve",
     "spell",
     "unwrap",
@@ -363,7 +363,7 @@ def _constant(value: Any) -> Any:
 def check(module: str, steps: Any, expected: str) -> Any:
     """Resolve a reference and compare its fingerprint. Raises `Stale` naming what changed."""
     value = resolve(module, steps)
-    if expected and expected != fingerprint(value) and expected != likeness(value):
+    if expected and expected != fingerprint(value) and expected != full_fingerprint(value):
         raise changed(module, steps)
     return value
 
@@ -381,7 +381,7 @@ def changed(module: str, steps: Any) -> Stale:
 _OF_VALUES = {"datetime", "decimal", "fractions", "numpy", "numpy.dtypes", "operator", "torch", "uuid"}
 
 
-def likeness(value: Any) -> str:
+def full_fingerprint(value: Any) -> str:
     """The fingerprint of an object that is known by its place alone: what else could stand there must not
     pass for it. A value's text, what a method of a built-in class belongs to, and of anything without such
     its class."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.inductor.direct import with_direct_entry
+from hatch_precompile.inductor.direct_calls import with_direct_entry
 from hatch_precompile.runtime import runtime
 from tests.support.graphs import graph_of, save_graph
 

@@ -140,7 +140,7 @@ CONDITIONS = [
 def guards() -> dict[str, tuple[Guard, Guard]]:
     import math
 
-    class_lacks = runtime("dependencies.inputs").class_lacks
+    class_lacks = runtime("dependencies.call_checks").class_lacks
     constants = {"c0": 3, "c1": Plain, "c2": ["p"], "math": math, "class_lacks": class_lacks}
     return {
         condition: both(f"v0 = L['x']\n{CHECK.format(condition)}", **constants) for condition in CONDITIONS
@@ -208,7 +208,7 @@ def test_what_a_class_lacks_is_asked_again_when_it_or_a_base_has_changed() -> No
     class Derived(Base):
         pass
 
-    class_lacks = runtime("dependencies.inputs").class_lacks
+    class_lacks = runtime("dependencies.call_checks").class_lacks
     body = "if not (class_lacks(c0, {}, ('p', 'q'))): return False"
     guards = [both(body.format(count), c0=Derived, class_lacks=class_lacks) for count in (1, 3)]
 

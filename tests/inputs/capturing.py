@@ -36,7 +36,7 @@ class Captured:
         """What a fresh process would say: nothing if it is served, why it is not otherwise."""
         references = runtime("values.references")
         try:
-            runtime("dependencies.inputs").check_inputs(self.records)
+            runtime("dependencies.comparison").check_dependencies(self.records)
             guard = self._guard()
         except references.Stale as error:
             return str(error)

@@ -187,14 +187,14 @@ def test_what_such_code_keeps_is_no_change() -> None:
 
 def test_the_wrappers_of_dynamo_around_a_module_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are there in a process that has imported it, as the one that builds."""
-    inputs, references = runtime("dependencies.inputs"), runtime("values.references")
+    fingerprints, references = runtime("dependencies.fingerprints"), runtime("values.references")
     names = frozenset(("__init__", "__setstate__", "__getattr__"))
-    wrapped = inputs.described(torch.nn.Module, names)
+    wrapped = fingerprints.of_class(torch.nn.Module, names)
     for name in names:
         monkeypatch.setattr(torch.nn.Module, name, references.unwrap(getattr(torch.nn.Module, name)))
-    assert dict(wrapped) == dict(inputs.described(torch.nn.Module, names))
+    assert dict(wrapped) == dict(fingerprints.of_class(torch.nn.Module, names))
     monkeypatch.setattr(torch.nn.Module, "__setstate__", lambda self, state: None)
-    assert dict(wrapped) != dict(inputs.described(torch.nn.Module, names))
+    assert dict(wrapped) != dict(fingerprints.of_class(torch.nn.Module, names))
 
 
 def test_a_program_in_a_folder_with_a_librarys_name_is_watched() -> None:
@@ -218,7 +218,7 @@ def test_the_line_that_a_build_adds_is_no_change_of_a_file(tmp_path: Path) -> No
     marks = []
     for content in (b"X = 1", with_shim(b"X = 1", "package"), b"X = 2"):
         file.write_bytes(content)
-        marks.append(runtime("dependencies.inputs").file_mark(file))
+        marks.append(runtime("dependencies.fingerprints").of_file(file))
     assert marks[0] == marks[1] != marks[2]
 
 
@@ -322,11 +322,11 @@ def test_the_schema_of_an_operator() -> None:
     assert one.verdict() == ""
     name, schema = "executed.scaled.default", "executed::scaled(Tensor x, float by=2.) -> Tensor"
     assert [record for record in one.records if record[0] == "operator"] == [("operator", name, schema)]
-    inputs, stale = runtime("dependencies.inputs"), runtime("values.references").Stale
+    comparison, stale = runtime("dependencies.comparison"), runtime("values.references").Stale
     with pytest.raises(stale, match=r"is executed::scaled\(Tensor x, float by=2.\) -> Tensor, and was"):
-        inputs.check_inputs([("operator", name, schema.replace("2.", "3."))])
+        comparison.check_dependencies([("operator", name, schema.replace("2.", "3."))])
     with pytest.raises(stale, match=r"the operator executed\.gone\.default is not there"):
-        inputs.check_inputs([("operator", "executed.gone.default", schema)])
+        comparison.check_dependencies([("operator", "executed.gone.default", schema)])
 
 
 def test_the_cache_of_einops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -671,7 +671,7 @@ def test_modules_of_inputs_are_imported_and_words_are_none() -> None:
 
 
 def test_the_runtime_has_a_check_for_each_kind_which_takes_its_fields() -> None:
-    checks = runtime("dependencies.inputs")._CHECKS
+    checks = runtime("dependencies.comparison")._CHECKS
     own = {kind.kind: kind for kind in kinds.Dependency.__subclasses__()}
     assert own.keys() == checks.keys()
     for name, kind in own.items():

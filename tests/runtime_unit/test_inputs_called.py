@@ -10,7 +10,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-inputs: Any = runtime("dependencies.inputs")
+comparison: Any = runtime("dependencies.comparison")
 Stale: Any = runtime("values.references").Stale
 
 
@@ -23,7 +23,7 @@ def handled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def handler(*_: Any) -> None:
         raise Alarm
 
-    monkeypatch.setattr(inputs, "decode", lambda value: value)
+    monkeypatch.setattr(comparison, "decode", lambda value: value)
     before = signal.signal(signal.SIGALRM, handler)
     yield
     signal.signal(signal.SIGALRM, before)
@@ -34,9 +34,9 @@ def test_what_a_call_raises_makes_it_stale() -> None:
         raise Alarm
 
     with pytest.raises(Stale, match="raises Alarm here"):
-        inputs._call(fails, (), {}, 1, "fails")
+        comparison._call(fails, (), {}, 1, "fails")
 
 
 def test_what_a_handler_raises_goes_on() -> None:
     with pytest.raises(Alarm):
-        inputs._call(lambda: signal.raise_signal(signal.SIGALRM), (), {}, 1, "interrupted")
+        comparison._call(lambda: signal.raise_signal(signal.SIGALRM), (), {}, 1, "interrupted")

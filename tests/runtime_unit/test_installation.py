@@ -20,7 +20,7 @@ from hatch_precompile.runtime import runtime, runtime_directory
 from tests.support.hardware import HERE
 
 errors, installation, manifests = map(runtime, ("errors", "installation", "loading.manifest"))
-backends, x86_64 = map(runtime, ("backends", "backends.x86_64"))
+variants, x86_64 = map(runtime, ("loading.variants", "backends.x86_64"))
 BACKEND = HERE.name
 Unfit = errors.Unfit
 status_of = runtime("explaining.overview").status_of
@@ -217,9 +217,9 @@ class TestVariant:
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
 
     @staticmethod
-    def choose(**variants: list[str]) -> str:
-        found = [{"name": name, "backend": "x86_64", "requires": each} for name, each in variants.items()]
-        name: str = backends.choose_variant({"variants": found}, {"x86_64": x86_64})
+    def choose(**given: list[str]) -> str:
+        found = [{"name": name, "backend": "x86_64", "requires": each} for name, each in given.items()]
+        name: str = variants.choose_variant({"variants": found}, {"x86_64": x86_64})
         return name
 
     def test_the_most_demanding_that_fits_is_chosen(self) -> None:
@@ -260,15 +260,15 @@ class TestVariantsByCapability:
         flags = dict.fromkeys(self.LEVELS["x86-64-v4"], True) | dict.fromkeys(masked, False)
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {**flags, "architecture": "x86_64"})
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-        variants = [
+        levels = [
             {"name": name, "backend": "x86_64", "requires": flags} for name, flags in self.LEVELS.items()
         ]
-        given = {"variants": variants}, {"x86_64": x86_64}
+        given = {"variants": levels}, {"x86_64": x86_64}
         if chosen is None:
             with pytest.raises(Unfit, match="x86-64-v2 needs sse4_2; x86-64-v3 needs sse4_2"):
-                backends.choose_variant(*given)
+                variants.choose_variant(*given)
         else:
-            assert backends.choose_variant(*given) == chosen
+            assert variants.choose_variant(*given) == chosen
 
 
 class TestParts:

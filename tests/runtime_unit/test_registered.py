@@ -14,7 +14,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-inputs = runtime("dependencies.inputs")
+fingerprints = runtime("dependencies.fingerprints")
 
 
 class Shape(metaclass=abc.ABCMeta):  # noqa: B024
@@ -93,7 +93,7 @@ CLASSES: list[Any] = [Ball, Coin, Dot, Blob, Unasked, int, dict, collections.deq
 def test_none_that_is_registered_is_passed_over(base: Any) -> None:
     every = [cls for cls in gc.get_objects() if issubclass(type(cls), type)]
     some = random.Random(0).sample(every, min(len(every), 800))
-    may_be = inputs._may_be_registered(base)
+    may_be = fingerprints._may_be_registered(base)
     for cls in [*CLASSES, *some]:
         try:
             if base in cls.__mro__ or getattr(cls, "_is_protocol", False):
@@ -106,13 +106,13 @@ def test_none_that_is_registered_is_passed_over(base: Any) -> None:
 
 @pytest.mark.parametrize("base", ABSTRACT, ids=lambda base: base.__name__)
 def test_a_class_that_does_not_like_to_be_asked_is_looked_at_all_the_same(base: Any) -> None:
-    inputs.registered({0: base, 1: Unasked})
+    fingerprints.virtual_subclasses({0: base, 1: Unasked})
 
 
 def test_what_is_registered_is_found_and_most_is_not_asked() -> None:
     classes = dict(enumerate([Shape, Ball, Coin, Dot, Blob, Round, collections.abc.Mapping, dict, list]))
-    assert set(inputs.registered(classes)) == {(1, 0), (2, 0), (3, 0), (4, 0), (2, 5), (7, 6)}
-    may_be = inputs._may_be_registered(collections.abc.Mapping)
+    assert set(fingerprints.virtual_subclasses(classes)) == {(1, 0), (2, 0), (3, 0), (4, 0), (2, 5), (7, 6)}
+    may_be = fingerprints._may_be_registered(collections.abc.Mapping)
     assert [may_be(cls) for cls in (dict, list, Ball)] == [True, False, False]
 
 
@@ -127,4 +127,4 @@ def test_a_protocol_that_cannot_be_asked_is_not_in_the_way() -> None:
     with pytest.raises(TypeError, match="runtime_checkable"):
         issubclass(Ball, HasWeight)
     classes = dict(enumerate([HasWeight, Ball, Shape, HasScale]))
-    assert inputs.registered(classes) == ((1, 2),)
+    assert fingerprints.virtual_subclasses(classes) == ((1, 2),)

@@ -16,7 +16,8 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-bundle, errors, inputs = runtime("loading.bundle"), runtime("errors"), runtime("dependencies.inputs")
+bundle, errors = runtime("loading.bundle"), runtime("errors")
+comparison, fingerprints = runtime("dependencies.comparison"), runtime("dependencies.fingerprints")
 manifest, references, recording = (
     runtime("loading.manifest"),
     runtime("values.references"),
@@ -45,14 +46,14 @@ def test_while_a_file_is_read(signalled: Any, kind: type[Exception], monkeypatch
     files = {"files": {"it": hashlib.sha256(b"").hexdigest()}}
     monkeypatch.setattr(bundle, "open", signalled(kind), raising=False)
     monkeypatch.setattr(manifest, "open", signalled(kind), raising=False)
-    monkeypatch.setattr(inputs, "file_mark", signalled(kind))
+    monkeypatch.setattr(fingerprints, "of_file", signalled(kind))
     with pytest.raises(kind, match="from the handler"):
         bundle.Bundle("nowhere", "package", files, "").read("it")
     with pytest.raises(kind, match="from the handler"):
         manifest.read_json("nowhere")
     if kind is TimeoutError:
         with pytest.raises(kind, match="from the handler"):
-            inputs._file(__name__, "")
+            comparison._file(__name__, "")
 
 
 @pytest.mark.parametrize("kind", [AttributeError, KeyError, TypeError])
@@ -69,9 +70,9 @@ def test_while_a_name_is_followed(
 def test_while_a_class_is_asked(signalled: Any) -> None:
     asking = type("asking", (type,), {"__subclasscheck__": signalled(ZeroDivisionError)})
     with pytest.raises(ZeroDivisionError):
-        inputs._is_subclass(int, asking("Asking", (), {}))
+        fingerprints._is_subclass(int, asking("Asking", (), {}))
     with pytest.raises(ZeroDivisionError):
-        inputs._may_say_yes(signalled(ZeroDivisionError), int)
+        fingerprints._may_say_yes(signalled(ZeroDivisionError), int)
 
 
 def test_while_a_call_is_recorded(signalled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

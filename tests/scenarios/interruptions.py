@@ -26,7 +26,13 @@ IDS = torch.tensor([[1, 2, 3]])
 
 
 _NEEDED = (
-    *("explaining", "explaining.overview", "backends", f"backends.{platform.machine()}", "calling.serving"),
+    *(
+        "explaining",
+        "explaining.overview",
+        "loading.variants",
+        f"backends.{platform.machine()}",
+        "calling.serving",
+    ),
     *("loading.entries", "loading.guards", "dependencies", "graphs", "graphs.callers"),
     *("explaining.explanation", "explaining.advice", "calling.misses"),
 )

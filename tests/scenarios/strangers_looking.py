@@ -263,7 +263,7 @@ def at_work() -> dict[str, Any]:
         name.rpartition(".")[2]: importlib.import_module(f"looking._precompiled.{name}")
         for name in (
             *("loading.bundle", "values.constants", "recording.described", "loading.entries"),
-            *("explaining.explanation", "explaining.refusal", "graphs.callers", "dependencies.inputs"),
+            *("explaining.explanation", "explaining.refusal", "graphs.callers", "dependencies.comparison"),
             *("torch_internals.torch_frames", "torch_internals.torch_private"),
         )
     }
@@ -280,8 +280,8 @@ def at_work() -> dict[str, Any]:
         return call
 
     own = (
-        *((runtime["entries"], name) for name in ("check_inputs", "decode", "_import", "native_guard")),
-        *((runtime[name], "resolve") for name in ("constants", "inputs")),
+        *((runtime["entries"], name) for name in ("check_dependencies", "decode", "_import", "native_guard")),
+        *((runtime[name], "resolve") for name in ("constants", "comparison")),
         *((runtime[name], "first_failure") for name in ("refusal", "explanation")),
         *((runtime["bundle"].Bundle, name) for name in ("graph", "guards")),
         (runtime["constants"], "check"),

@@ -123,10 +123,12 @@ def weights() -> Step:
 
 # Modules of the runtime that are there after calls that are hits.
 NEEDED = (
-    *("calling.activation", "calling.prologue", "calling.serving", "dependencies.inputs"),
+    *("calling.activation", "calling.prologue", "calling.serving"),
+    *("dependencies.call_checks", "dependencies.comparison", "dependencies.fingerprints"),
     *("errors", "explaining.overview", "graphs.callers", "graphs.weights", "import_hooks", "imports"),
     *("installation",),
     *("loading.bundle", "loading.entries", "loading.guards", "loading.helpers", "loading.manifest"),
+    *("loading.variants",),
     *("torch_internals.torch_frames", "torch_internals.torch_private", "values.constants"),
     *("values.references", "values.static_lookup"),
 )

@@ -15,9 +15,9 @@ from hatch_precompile.lower import entries
 from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.dependencies.kinds import Dependency
 from hatch_precompile.lower.guards.tensors import TensorSpec
-from hatch_precompile.outside import manifests
 from hatch_precompile.records import ConstantRecord
 from hatch_precompile.runtime import runtime
+from hatch_precompile.validation import manifests
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("[!.]*/README.md")])
@@ -111,7 +111,7 @@ def test_each_kind_of_global() -> None:
 
 def test_each_kind_of_dependency() -> None:
     described = {each.kind: each.__dict__["__doc__"] for each in Dependency.__subclasses__()}
-    assert set(described) == set(runtime("dependencies.inputs")._CHECKS)
+    assert set(described) == set(runtime("dependencies.comparison")._CHECKS)
     # The one that a dataclass makes of its fields begins with its name.
     generated = [
         each.kind for each in Dependency.__subclasses__() if each.__doc__.startswith(f"{each.__name__}(")

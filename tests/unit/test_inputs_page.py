@@ -18,7 +18,7 @@ def test_the_page_is_that_of_the_table() -> None:
 
 
 def test_every_kind_that_the_runtime_compares_is_in_the_table() -> None:
-    assert {each.kind for each in ROWS} - {""} == set(runtime("dependencies.inputs")._CHECKS)
+    assert {each.kind for each in ROWS} - {""} == set(runtime("dependencies.comparison")._CHECKS)
 
 
 @pytest.mark.parametrize("each", ROWS, ids=lambda each: each.what[:40])

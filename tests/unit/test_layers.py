@@ -18,8 +18,18 @@ PACKAGE = REPOSITORY / "hatch_precompile"
 # From the ground up. A room imports those before it, and modules of its own. Of `backends` what each is, and
 # which there are, stands low; the folder of each, "a backend", drives torch's compiler.
 ROOMS = [
-    *("errors", "formatting", "quoting", "runtime", "looking", "processes", "events", "records", "backends"),
-    *("config", "outside", "traffic", "torch_versions", "tracing", "inductor", "a backend", "entrypoints"),
+    *(
+        "errors",
+        "formatting",
+        "quoting",
+        "runtime",
+        "static_lookup",
+        "processes",
+        "events",
+        "records",
+        "backends",
+    ),
+    *("config", "validation", "traffic", "torch_versions", "tracing", "inductor", "a backend", "entrypoints"),
     *("lower", "bundle", "reuse", "capture", "wheel", "merge", "verify", "machine"),
     *("bench", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
     "generate_docs",

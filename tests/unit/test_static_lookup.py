@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hatch_precompile import looking
+from hatch_precompile import static_lookup
 from hatch_precompile.runtime import runtime
 from tests.conftest import REPOSITORY
 
@@ -66,36 +66,36 @@ def nothing_ran() -> Iterator[None]:
 
 class TestAttributes:
     def test_those_that_are_simply_there(self) -> None:
-        assert looking.attribute(Own(), "here") == 2
-        assert looking.attribute(Own, "__module__") == __name__
-        assert looking.attribute(looking.attribute, "__qualname__") == "attribute"
-        assert looking.attribute(types, "__name__") == "types"
-        assert looking.attribute(functools.partial(int, 1), "args") == (1,)
-        assert looking.attribute(functools.cache(run), "__wrapped__") is run
-        assert looking.attribute(dataclasses.field(), "init") is True
+        assert static_lookup.attribute(Own(), "here") == 2
+        assert static_lookup.attribute(Own, "__module__") == __name__
+        assert static_lookup.attribute(static_lookup.attribute, "__qualname__") == "attribute"
+        assert static_lookup.attribute(types, "__name__") == "types"
+        assert static_lookup.attribute(functools.partial(int, 1), "args") == (1,)
+        assert static_lookup.attribute(functools.cache(run), "__wrapped__") is run
+        assert static_lookup.attribute(dataclasses.field(), "init") is True
 
     def test_of_what_does_not_want_to_be_asked(self) -> None:
         hostile = Hostile()
-        assert looking.attribute(hostile, "there") == 1
+        assert static_lookup.attribute(hostile, "there") == 1
         for name in ("slot", "asked", "anything", "__wrapped__", "__code__"):
-            assert looking.attribute(hostile, name) is None
+            assert static_lookup.attribute(hostile, name) is None
         object.__setattr__(hostile, "slot", 3)
-        assert looking.attribute(hostile, "slot") == 3
-        assert looking.dict_of(hostile) == {}
+        assert static_lookup.attribute(hostile, "slot") == 3
+        assert static_lookup.dict_of(hostile) == {}
 
     def test_a_method_is_none(self) -> None:
-        assert looking.attribute(Own(), "method") is None
-        assert not looking.has(Own(), "method")
+        assert static_lookup.attribute(Own(), "method") is None
+        assert not static_lookup.has(Own(), "method")
 
     def test_what_a_class_says_is_not_its_own_classs(self) -> None:
-        assert looking.module_of(Meta) == ""
-        assert looking.module_of(Made) == __name__
-        assert looking.class_name(Made) == f"{__name__}.Made"
-        assert (looking.class_name(Meta), looking.class_name(int)) == ("Meta", "int")
+        assert static_lookup.module_of(Meta) == ""
+        assert static_lookup.module_of(Made) == __name__
+        assert static_lookup.class_name(Made) == f"{__name__}.Made"
+        assert (static_lookup.class_name(Meta), static_lookup.class_name(int)) == ("Meta", "int")
 
     def test_a_class_is_what_it_is_made_of(self) -> None:
-        assert looking.is_a(Hostile(), Hostile) and not looking.is_a(Hostile(), int, str)
-        assert looking.is_a(Made, type) and not looking.is_a(Made(), type)
+        assert static_lookup.is_a(Hostile(), Hostile) and not static_lookup.is_a(Hostile(), int, str)
+        assert static_lookup.is_a(Made, type) and not static_lookup.is_a(Made(), type)
 
 
 class TestModules:
@@ -103,10 +103,10 @@ class TestModules:
         later = Module("later")
         monkeypatch.setitem(sys.modules, "later", later)
         monkeypatch.setitem(sys.modules, "no_module", Hostile())
-        names = dict(looking.modules())
+        names = dict(static_lookup.modules())
         assert names["later"] is types.ModuleType.__dict__["__dict__"].__get__(later)
         assert "no_module" not in names
-        assert looking.file_of(later) == ""
+        assert static_lookup.file_of(later) == ""
         assert runtime("imports").is_imported("later")
         assert runtime("imports").is_imported("no_module")
 
@@ -118,13 +118,13 @@ class TestModules:
         module = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, "lazily", module)
         spec.loader.exec_module(module)
-        assert looking.file_of(module) == str(tmp_path / "lazily.py")
+        assert static_lookup.file_of(module) == str(tmp_path / "lazily.py")
         assert runtime("imports").is_imported("lazily")
 
     @pytest.mark.parametrize("error", [AttributeError, ImportError, RuntimeError])
     def test_a_global_that_a_module_would_make(self, error: type[Exception]) -> None:
         module = types.ModuleType("made")
-        assert not looking.has_global(module, "x")
+        assert not static_lookup.has_global(module, "x")
 
         def answer(name: str) -> int:
             if name == "x":
@@ -132,19 +132,19 @@ class TestModules:
             raise error(name)
 
         vars(module)["__getattr__"] = answer
-        assert looking.has_global(module, "x") and not looking.has_global(module, "y")
+        assert static_lookup.has_global(module, "x") and not static_lookup.has_global(module, "y")
 
 
-class TestMarks:
+class TestFingerprints:
     """What of values is compared with another process."""
 
     def test_of_what_does_not_want_to_be_asked(self) -> None:
-        inputs, references = runtime("dependencies.inputs"), runtime("values.references")
+        fingerprints, references = runtime("dependencies.fingerprints"), runtime("values.references")
         name = f"{__name__}.Hostile"
-        assert inputs.mark(Hostile(), True) == name
-        assert inputs.mark([Hostile()], True) == ("builtins.list", name)
-        assert references.likeness(Hostile()) == f"a {name}"
-        assert references.likeness(Made()) == f"a {__name__}.Made"
+        assert fingerprints.of_value(Hostile(), True) == name
+        assert fingerprints.of_value([Hostile()], True) == ("builtins.list", name)
+        assert references.full_fingerprint(Hostile()) == f"a {name}"
+        assert references.full_fingerprint(Made()) == f"a {__name__}.Made"
         assert references.fingerprint(Hostile()) == ""
 
     def test_of_what_says_otherwise_of_what_it_holds(self) -> None:
@@ -154,9 +154,9 @@ class TestMarks:
         class Table(dict):  # type: ignore
             items = __iter__ = __len__ = keys = run  # type: ignore
 
-        mark = runtime("dependencies.inputs").mark
-        assert mark(Pairs((1, 2)))[1:] == ("1", "2")
-        assert mark(Table(a=1), True)[1:] == (("'a'", "1"),)
+        fingerprint = runtime("dependencies.fingerprints").of_value
+        assert fingerprint(Pairs((1, 2)))[1:] == ("1", "2")
+        assert fingerprint(Table(a=1), True)[1:] == (("'a'", "1"),)
 
     def test_of_members_and_dataclasses(self) -> None:
         class Colour(enum.Enum):
@@ -172,10 +172,10 @@ class TestMarks:
             def __init__(self, hidden: int) -> None:
                 vars(self)["hidden"] = hidden
 
-        mark = runtime("dependencies.inputs").mark
-        assert mark(Squared(1)) != mark(Squared(2))
-        assert mark(Colour.RED).endswith("Colour.RED = 1")
-        assert mark(Point(2))[1:] == (("x", "2"),)
+        fingerprint = runtime("dependencies.fingerprints").of_value
+        assert fingerprint(Squared(1)) != fingerprint(Squared(2))
+        assert fingerprint(Colour.RED).endswith("Colour.RED = 1")
+        assert fingerprint(Point(2))[1:] == (("x", "2"),)
 
 
 SOURCES = sorted(
@@ -191,7 +191,8 @@ OF_KNOWN_THINGS = {
             "loading/entries.py",
             "loading/helpers.py",
             "graphs/callers.py",
-            "dependencies/inputs.py",
+            "dependencies/comparison.py",
+            "dependencies/fingerprints.py",
         ),
         *(
             "import_hooks.py",
@@ -208,7 +209,7 @@ OF_KNOWN_THINGS = {
         *(
             "lower/guards/subclasses.py",
             "lower/guards/text.py",
-            "lower/dependencies/ran.py",
+            "lower/dependencies/executed.py",
             "lower/names.py",
         ),
         *("reuse/made_from.py", "entrypoints/finding.py", "entrypoints/workload.py", "verify/samples.py"),
@@ -221,7 +222,9 @@ AT_ANYTHING = (
     *(
         "templates/values/references.py",
         "templates/values/constants.py",
-        "templates/dependencies/inputs.py",
+        "templates/dependencies/call_checks.py",
+        "templates/dependencies/comparison.py",
+        "templates/dependencies/fingerprints.py",
         "templates/values/static_lookup.py",
     ),
     *(
@@ -264,7 +267,8 @@ def test_who_looks_at_others_uses_the_helpers(file: Path) -> None:
 # `repr` of values of exactly Python's own classes, and of torch's.
 REPR = {
     "templates/values/references.py": 1,
-    "templates/dependencies/inputs.py": 3,
+    "templates/dependencies/call_checks.py": 1,
+    "templates/dependencies/fingerprints.py": 2,
     "templates/values/parametrized.py": 2,
     "templates/explaining/explanation.py": 1,
     "hatch_precompile/entrypoints/description.py": 2,

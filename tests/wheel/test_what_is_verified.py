@@ -12,7 +12,7 @@ import pytest
 from hatch_precompile.build import build_bundle
 from hatch_precompile.config import load
 from hatch_precompile.errors import BuildError
-from hatch_precompile.verify.hidden import out_of_reach
+from hatch_precompile.verify.hidden_sources import hide_sources
 from hatch_precompile.wheel.layout import digests, lay_out, require_same
 from tests.conftest import preload
 from tests.support.headers import compiled_headers
@@ -99,7 +99,7 @@ class TestOutOfReach:
         path, finders = list(sys.path), list(sys.meta_path)
         monkeypatch.setattr(sys, "path", [*path, str(project), str(neighbour), str(site)])
         monkeypatch.setattr(sys, "meta_path", [*finders, of_setuptools, of_hatch, of_neighbour])
-        out_of_reach([str(project), str(project / "src")])
+        hide_sources([str(project), str(project / "src")])
         assert sys.path == [*path, str(neighbour), str(site)]
         assert sys.meta_path == [*finders, of_neighbour]
 

@@ -11,8 +11,8 @@ from hatch_precompile.backends.cuda import standin
 from hatch_precompile.backends.cuda.cards import CARDS
 from hatch_precompile.backends.cuda.carrier import wrapped_to_be_carried
 from hatch_precompile.backends.cuda.folding import constants_folded_on_the_cpu
+from hatch_precompile.backends.cuda.placeholder_outputs import PlaceholderOutputs
 from hatch_precompile.backends.cuda.triton import kernels_saved_unrun, triton_compiles_for
-from hatch_precompile.backends.cuda.uncomputed import Uncomputed
 from hatch_precompile.inductor.architecture import vectors_from
 
 __all__ = ["CudaCompiler"]
@@ -49,10 +49,10 @@ class CudaCompiler(Compiler):
             yield
 
     def uncompiled(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-        return Uncomputed(outputs, inputs)
+        return PlaceholderOutputs(outputs, inputs)
 
     def compiled(self, function: Any, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
         # The library looks itself whether the memory of inputs begins where its kernels want it.
         function.inputs_to_check = ()
         if standin.is_preloaded():
-            function.current_callable = Uncomputed(outputs, inputs, function.mutated_input_idxs)
+            function.current_callable = PlaceholderOutputs(outputs, inputs, function.mutated_input_idxs)

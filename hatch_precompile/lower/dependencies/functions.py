@@ -11,13 +11,13 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.looking import attribute, class_name, dict_of, is_a, modules
+from hatch_precompile.lower.dependencies.executed import ExecutedReads
 from hatch_precompile.lower.dependencies.kinds import Attribute, Dependency, Function, file_dependency
 from hatch_precompile.lower.dependencies.origin import is_python, is_torch
-from hatch_precompile.lower.dependencies.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer, Place, is_plain, naming
 from hatch_precompile.lower.parametrized import made_for_one_object
-from hatch_precompile.runtime import inputs, references
+from hatch_precompile.runtime import fingerprints, references
+from hatch_precompile.static_lookup import attribute, class_name, dict_of, is_a, modules
 from hatch_precompile.tracing import Assumed, closure_of
 from hatch_precompile.tracing.guardtree import GuardNode
 from hatch_precompile.tracing.tensors import shapes_kernel
@@ -30,7 +30,7 @@ Owners = dict[CodeType | FunctionType, tuple[type, tuple[Any, ...]]]
 class FunctionDependencies:
     """Of one frame's trace. Raises Unsupported for a function that another process could not find."""
 
-    def __init__(self, assumed: Assumed, tree: GuardNode, namer: Namer, reading: Reading) -> None:
+    def __init__(self, assumed: Assumed, tree: GuardNode, namer: Namer, reading: ExecutedReads) -> None:
         self.reading = reading
         self.assumed = assumed
         self.tree = tree
@@ -59,7 +59,7 @@ class FunctionDependencies:
                     continue
                 if place is None:
                     raise _nameless(code)
-            text = inputs.function_mark(self._found(place), cells, held)
+            text = fingerprints.of_function(self._found(place), cells, held)
             known[place] = Function(*place, text, cells, held)
         for each in sorted(known.values(), key=lambda each: repr(each.encoded()[1:])):
             yield each
@@ -116,7 +116,7 @@ class FunctionDependencies:
         closures what gives other answers."""
         code = function.__code__
         for name, value in zip(code.co_freevars, closure_of(function), strict=True):
-            plain = inputs.mark(value) != inputs.type_name(type(value))
+            plain = fingerprints.of_value(value) != fingerprints.type_name(type(value))
             if name in names and plain and value is not None and not is_a(value, type):
                 raise Unsupported(
                     f"the code of {code.co_qualname} is in the trace with {name} = {_said(value)} in its "
@@ -192,7 +192,7 @@ class FunctionDependencies:
                     raise _nameless(function.__code__)
                 yield file_dependency(module)
             else:
-                yield Attribute(*place, name, inputs.attribute_mark(function, name))
+                yield Attribute(*place, name, fingerprints.of_attribute(function, name))
 
 
 def _said(value: Any) -> str:

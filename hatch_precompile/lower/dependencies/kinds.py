@@ -1,8 +1,7 @@
 """The kinds of things that an entry depends on, with what of each is compared where a wheel runs.
 
-The runtime has a check for each (templates/dependencies/inputs.py), and gets the fields one after the other:
-tuples are fast to read. A fingerprint is a value as text or nested tuples, or else its class; of a function,
-its own (templates/values/references.py) and its free variables; of a file, the start of its sha256.
+The runtime has a check for each (templates/dependencies/comparison.py), and gets the fields one after the
+other: tuples are fast to read. The fingerprints are those of templates/dependencies/fingerprints.py.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hatch_precompile.looking import file_of
-from hatch_precompile.runtime import inputs
+from hatch_precompile.runtime import fingerprints
+from hatch_precompile.static_lookup import file_of
 
 __all__ = [
     "Absent",
@@ -238,7 +237,7 @@ class Value(Dependency):
 
 def file_dependency(module: str) -> File:
     """The file of a module that is imported here, as it is now."""
-    return File(module, inputs.file_mark(file_of(sys.modules[module])))
+    return File(module, fingerprints.of_file(file_of(sys.modules[module])))
 
 
 _KINDS: dict[str, type[Dependency]] = {each.kind: each for each in Dependency.__subclasses__()}

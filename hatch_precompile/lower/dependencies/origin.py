@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.looking import file_of
+from hatch_precompile.static_lookup import file_of
 
 __all__ = ["is_librarys", "is_python", "is_torch"]
 

@@ -2,7 +2,7 @@
 
 Guards cover the values that dynamo takes for variable. The rest it takes for constant, or does not note that
 it was not there. The places where it does so are watched in tracing/assumptions/; writer.py makes
-a dependency (kinds.py) of each thing, and templates/dependencies/inputs.py compares it.
+a dependency (kinds.py) of each thing, and templates/dependencies/comparison.py compares it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an entry depends on besides its guards, which templates/dependencies/inputs.py compares.
+"""What an entry depends on besides its guards, which templates/dependencies/comparison.py compares.
 
 Each thing that the trace took for constant becomes a dependency, is covered by one, or stops the build.
 """
@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.looking import dict_of, file_of, is_a, module_of, qualname_of
+from hatch_precompile.lower.dependencies.executed import ExecutedReads
 from hatch_precompile.lower.dependencies.functions import FunctionDependencies, nodes_of
 from hatch_precompile.lower.dependencies.kinds import (
     Absent,
@@ -40,10 +40,10 @@ from hatch_precompile.lower.dependencies.kinds import (
     file_dependency,
 )
 from hatch_precompile.lower.dependencies.origin import is_python, is_torch
-from hatch_precompile.lower.dependencies.ran import Reading
 from hatch_precompile.lower.names import NAME_IT, Namer
 from hatch_precompile.lower.parametrized import made_for_one_object
-from hatch_precompile.runtime import inputs, references
+from hatch_precompile.runtime import fingerprints, references
+from hatch_precompile.static_lookup import dict_of, file_of, is_a, module_of, qualname_of
 from hatch_precompile.tracing import Asked, Assumed, Call, einops_was_prepared
 from hatch_precompile.tracing.guardtree import GuardNode
 
@@ -153,7 +153,7 @@ def dependencies_of(
             obstacle.where,
             obstacle.advice,
         )
-    reading = Reading(assumed, namer)
+    reading = ExecutedReads(assumed, namer)
     functions = FunctionDependencies(assumed, tree, namer, reading)
     writer = _Writer(assumed, tree, namer, reading)
     environment = tuple(EnvironmentVariable(*each) for each in sorted(assumed.environment.items()))
@@ -214,7 +214,7 @@ def _unordered_keywords(code: CodeType, assumed: Assumed, tree: GuardNode) -> st
 
 
 class _Writer:
-    def __init__(self, assumed: Assumed, tree: GuardNode, namer: Namer, reading: Reading) -> None:
+    def __init__(self, assumed: Assumed, tree: GuardNode, namer: Namer, reading: ExecutedReads) -> None:
         self.assumed = assumed
         self.tree = tree
         self.namer = namer
@@ -272,7 +272,7 @@ class _Writer:
 
     def classes(self) -> Iterator[Dependency]:
         names = self._names()
-        taken = set(map(inputs.class_name, self._taking_part()))
+        taken = set(map(fingerprints.class_name, self._taking_part()))
         bases: dict[tuple[str, Any], int] = {}
         rows = []
         for cls in self._taking_part():
@@ -288,9 +288,9 @@ class _Writer:
                     NAME_IT,
                 ) from None
             numbers = []
-            for base in filter(inputs.is_described, cls.__mro__):
-                name = inputs.class_name(base)
-                has = inputs.described(base, names)
+            for base in filter(fingerprints.is_changeable, cls.__mro__):
+                name = fingerprints.class_name(base)
+                has = fingerprints.of_class(base, names)
                 if has or name in taken:
                     numbers.append(bases.setdefault((name, has), len(bases)))
                     self._covered.update(id(dict_of(base)[key]) for key, _ in has)
@@ -299,7 +299,7 @@ class _Writer:
         if rows:
             rows.sort(key=lambda row: repr(dataclasses.astuple(row)))
             classes = [references.resolve(row.module, row.steps) for row in rows]
-            registered = inputs.registered(dict(enumerate(classes)))
+            registered = fingerprints.virtual_subclasses(dict(enumerate(classes)))
             yield Classes(tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 
     def lacking(self) -> Iterator[LackingClass]:
@@ -313,12 +313,12 @@ class _Writer:
         """Python looks these up on classes by itself. Of the program's own, which may get more of them."""
         bases = {base for each in self._taking_part() for base in each.__mro__}
         for cls in self._named(bases):
-            if inputs.is_described(cls) and not self._needs_no_row(cls):
+            if fingerprints.is_changeable(cls) and not self._needs_no_row(cls):
                 yield SpecialMethods(cls, tuple(sorted(SPECIAL & dict_of(cls).keys())))
 
     def _named(self, classes: set[type]) -> Iterator[type]:
         """Those that another process can find. One that torch's parametrize makes is known by its parts."""
-        for cls in sorted(classes, key=inputs.type_name):
+        for cls in sorted(classes, key=fingerprints.type_name):
             with contextlib.suppress(Unsupported):
                 self.namer.reference(cls)
                 if not made_for_one_object(cls) and not _is_compilers(cls):
@@ -347,8 +347,8 @@ class _Writer:
                     found[node.value] = None
         for cls in list(found):
             found[type(cls)] = None
-        kept = [cls for cls in found if inputs.is_described(cls) and not _is_compilers(cls)]
-        return sorted(kept, key=inputs.type_name)
+        kept = [cls for cls in found if fingerprints.is_changeable(cls) and not _is_compilers(cls)]
+        return sorted(kept, key=fingerprints.type_name)
 
     def _needs_no_row(self, cls: type) -> bool:
         if made_for_one_object(cls):
@@ -368,8 +368,8 @@ class _Writer:
                 self._covered.add(id(value))
                 yield Table(module, name, *self._looked_up(value))
                 continue
-            found = inputs.mark(value, True)
-            opaque = found == inputs.type_name(type(value)) and module_of(type(value)) != "typing"
+            found = fingerprints.of_value(value, True)
+            opaque = found == fingerprints.type_name(type(value)) and module_of(type(value)) != "typing"
             if opaque and dict_of(value):
                 raise Unsupported(
                     f"{module}.{name}, a {qualname_of(type(value))} of the standard library, is in the trace",
@@ -389,7 +389,7 @@ class _Writer:
             *self.assumed.classes,
             *(type(node.value) for node in nodes_of(self.tree) if node.leaves),
         }
-        name, mark = inputs.type_name, inputs.table_mark
+        name, mark = fingerprints.type_name, fingerprints.of_table_entry
         entries = ((name(cls), mark(table[cls])) for cls in met & table.keys())
         return tuple(sorted(entries)), tuple(sorted(map(name, met - table.keys())))
 

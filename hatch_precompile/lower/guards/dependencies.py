@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.looking import is_a
 from hatch_precompile.lower.dependencies.writer import SPECIAL, Dependencies
 from hatch_precompile.lower.guards.expressions import (
     Constant,
@@ -21,7 +20,8 @@ from hatch_precompile.lower.guards.expressions import (
     literal,
 )
 from hatch_precompile.lower.guards.text import GuardText
-from hatch_precompile.runtime import inputs
+from hatch_precompile.runtime import call_checks
+from hatch_precompile.static_lookup import is_a
 from hatch_precompile.tracing.guardtree import GuardNode
 
 __all__ = [
@@ -118,7 +118,7 @@ def require_hooks(
     }
     if not distinct:
         return
-    hooks = inputs.hooks_of(*distinct.values())
+    hooks = call_checks.hooks_of(*distinct.values())
     given = [display([variable, literal(own)]) for variable, (_, own) in distinct.items()]
     text.require(Name("module_hooks").call(*given).equals(literal(hooks)), "HOOKS")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hatch_precompile.looking import is_a
+from hatch_precompile.static_lookup import is_a
 from hatch_precompile.tracing import Asked
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.looking import is_a, module_of, qualname_of
 from hatch_precompile.lower.guards.expressions import (
     AnyOf,
     Constant,
@@ -26,7 +25,8 @@ from hatch_precompile.lower.guards.subclasses import CHECKED, require_metadata
 from hatch_precompile.lower.guards.text import GuardText, type_of, unsupported, user_line
 from hatch_precompile.lower.names import is_plain
 from hatch_precompile.lower.parametrized import made_for_one_object
-from hatch_precompile.runtime import inputs
+from hatch_precompile.runtime import call_checks
+from hatch_precompile.static_lookup import is_a, module_of, qualname_of
 from hatch_precompile.tracing import pytree_registry
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
@@ -114,7 +114,7 @@ def _dict_length(text: GuardText, node: GuardNode, leaf: Leaf, variable: Variabl
     keys = list(dict.keys(node.value)) if is_a(node.value, dict) else []
     plain = all(is_plain(key) and key == key for key in keys)
     # Hooks are numbered as a process registers them; which they are, and their order, is compared otherwise.
-    hooks = node.accessor == "dict_getitem" and node.key in inputs.HOOKS
+    hooks = node.accessor == "dict_getitem" and node.key in call_checks.HOOKS
     if keys and plain and not hooks and node.source != f"L[{text.variadic!r}]":
         # The trace knows the order, which can be seen in what it returns; of keywords nobody expects one.
         # An OrderedDict has an order of its own, which `dict.keys` does not see.

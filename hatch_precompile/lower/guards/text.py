@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.looking import attribute, is_a
 from hatch_precompile.lower.guards.checks import Accept, Assign, Check, Function, Kind, Load, Statement
 from hatch_precompile.lower.guards.expressions import (
     Constant,
@@ -29,6 +28,7 @@ from hatch_precompile.lower.guards.shortening import Block, Line, flat, share_pa
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.lower.parametrized import parametrized_class
 from hatch_precompile.runtime import references
+from hatch_precompile.static_lookup import attribute, is_a
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 
 __all__ = ["GuardText", "type_of", "unsupported", "user_line"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from hatch_precompile.looking import attribute, dict_of, has_global, is_a
+from hatch_precompile.static_lookup import attribute, dict_of, has_global, is_a
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.results import (
     assumed,

@@ -22,8 +22,8 @@ import torch
 from torch._library import autograd, simple_registry
 
 import hatch_precompile
-from hatch_precompile.looking import attribute, dict_of, is_a
 from hatch_precompile.runtime import errors
+from hatch_precompile.static_lookup import attribute, dict_of, is_a
 from hatch_precompile.tracing.assumptions.found import guard_what_was_found
 from hatch_precompile.tracing.assumptions.identities import objects_apart
 from hatch_precompile.tracing.assumptions.results import (

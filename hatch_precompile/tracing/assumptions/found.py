@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hatch_precompile.looking import dict_of, is_a
+from hatch_precompile.static_lookup import dict_of, is_a
 from hatch_precompile.tracing.assumptions.results import assumed, value_of
 
 __all__ = ["guard_what_was_found", "note_found", "watch_found"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from hatch_precompile.runtime import inputs
+from hatch_precompile.runtime import call_checks
 from hatch_precompile.torch_versions import torch_name, way
 from hatch_precompile.tracing.assumptions.lookups import modules_with
 from hatch_precompile.tracing.assumptions.results import assumed
@@ -73,7 +73,7 @@ def apart(one: Any, other: Any) -> None:
 
 
 # Dicts that every module has of its own.
-_OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *inputs.HOOKS}
+_OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *call_checks.HOOKS}
 
 # What guards compare by identity, each with what it was, or by its value.
 _KNOWN = (

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from hatch_precompile.looking import attribute, modules
+from hatch_precompile.static_lookup import attribute, modules
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.results import assumed, constants, guard_on_attribute, stop
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.outside.fuzz import TARGETS, examine
+from tests.validation.fuzz import TARGETS, examine
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.looking import attribute, dict_of, has, is_a, module_of
 from hatch_precompile.lower.dependencies.kinds import Dependency, Value
 from hatch_precompile.lower.dependencies.origin import is_librarys
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.runtime import inputs
+from hatch_precompile.runtime import fingerprints
+from hatch_precompile.static_lookup import attribute, dict_of, has, is_a, module_of
 from hatch_precompile.tracing import Assumed, closure_of
 
-__all__ = ["Reading"]
+__all__ = ["ExecutedReads"]
 
 Way = tuple[Any, ...]  # steps of a reference
 
@@ -30,7 +30,7 @@ _DEEP = 3  # attributes of attributes of a global
 _STORING = {"STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_ATTR"}
 
 
-class Reading:
+class ExecutedReads:
     """Of one trace. `files` has, at the end, modules whose text says what is not compared."""
 
     def __init__(self, assumed: Assumed, namer: Namer) -> None:
@@ -89,7 +89,7 @@ class Reading:
                 if not way and known and (other, names) not in self._modules:
                     self._modules.add((other, names))
                     yield from self._read(other, (), dict_of(value), names)
-            elif (found := inputs.mark(value, True)) != inputs.type_name(type(value)):
+            elif (found := fingerprints.of_value(value, True)) != fingerprints.type_name(type(value)):
                 yield Value(module, steps, found)
             else:
                 yield from self._held(module, steps, value, depth)

@@ -1,4 +1,4 @@
-"""What comes from outside, changed at random: `python tests/outside/fuzz.py --seconds 600`.
+"""What comes from outside, changed at random: `python tests/validation/fuzz.py --seconds 600`.
 
 Each target takes a change and asserts that what reads it ends in a result or in a sentence: no traceback, no
 crash, nothing written elsewhere, less than ten seconds. What it finds becomes a test of its own.
@@ -33,8 +33,8 @@ from hypothesis import strategies as st  # noqa: E402
 from hatch_precompile.cli import main as command_line  # noqa: E402
 from hatch_precompile.config import load  # noqa: E402
 from hatch_precompile.errors import BuildError, ConfigError  # noqa: E402
-from hatch_precompile.outside.code import disassembled  # noqa: E402
-from tests.outside import fabricated  # noqa: E402
+from hatch_precompile.validation.code import disassembled  # noqa: E402
+from tests.validation import fabricated  # noqa: E402
 
 SECONDS = 10.0
 """Of one example."""

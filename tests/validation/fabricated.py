@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.errors import OutsideError
-from hatch_precompile.outside.code import split_heads
 from hatch_precompile.runtime import runtime
+from hatch_precompile.validation.code import split_heads
 
 HERE = "cp311-cp311-linux_x86_64"
 FOLDER = "p/_precompiled/bundle/"

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from hatch_precompile.errors import OutsideError
 from hatch_precompile.formatting import in_bytes
-from hatch_precompile.outside.names import is_below
+from hatch_precompile.validation.names import is_below
 
 __all__ = ["members", "open_wheel", "read_member", "reading"]
 

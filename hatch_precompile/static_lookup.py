@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hatch_precompile.runtime import inputs, static_lookup
+from hatch_precompile.runtime import comparison, static_lookup
 
 __all__ = [
     "attribute",
@@ -23,7 +23,7 @@ class_name = static_lookup.class_name
 dict_of = static_lookup.dict_of
 file_of = static_lookup.file_of
 has = static_lookup.has
-has_global = inputs.has_global
+has_global = comparison.has_global
 is_a = static_lookup.is_a
 is_exactly = static_lookup.is_exactly
 module_of = static_lookup.module_of

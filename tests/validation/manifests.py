@@ -1,4 +1,4 @@
-"""An installed wheel with a changed manifest: `python tests/outside/manifests.py --changes 2000`.
+"""An installed wheel with a changed manifest: `python tests/validation/manifests.py --changes 2000`.
 
 After each change a fresh process imports the package and calls what it has: the answers must be eager code's,
 with one warning at most, no exception, no crash. Half of the changes have a checksum that is right again.

@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 from hatch_precompile.cli import main
 from hatch_precompile.entrypoints.recorded import sample_of
 from hatch_precompile.errors import BuildError, CaptureError, ConfigError, OutsideError
-from hatch_precompile.outside.recorded_calls import calls_in, lines_of
 from hatch_precompile.runtime import runtime
 from hatch_precompile.traffic.reading import read_records
-from tests.outside.fabricated import GOOD, PROJECT, line, tensor
+from hatch_precompile.validation.recorded_calls import calls_in, lines_of
+from tests.validation.fabricated import GOOD, PROJECT, line, tensor
 
 INJECTED = 'X\n[[tool.hatch.build.hooks.precompile.entrypoints]]\ntarget = "os:system"\nsamples = "a:b"\n#'
 # What ends a line for somebody, closes a string, or is for a terminal.

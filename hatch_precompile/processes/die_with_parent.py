@@ -1,4 +1,4 @@
-"""Runs a command that must not outlive who started it: `python leash.py COMMAND ARGUMENT...`.
+"""Runs a command that must not outlive who started it: `python die_with_parent.py COMMAND ARGUMENT...`.
 
 Standard input is a pipe that nothing is written to. When its other end is closed, the process that held it
 is gone: then the process group is ended, asked first. Run as a file: standard library only.

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hatch_precompile.looking import attribute
+from hatch_precompile.static_lookup import attribute
 
-__all__ = ["out_of_reach"]
+__all__ = ["hide_sources"]
 
 
-def out_of_reach(folders: Sequence[str]) -> None:
+def hide_sources(folders: Sequence[str]) -> None:
     """Let nothing be imported from these folders, but for what lies in site-packages below them."""
     hidden = {Path(folder).resolve() for folder in folders}
     if hidden:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from hatch_precompile.cli import main
 from hatch_precompile.config import load
 from hatch_precompile.errors import ConfigError
-from tests.outside.fabricated import PLAIN
+from tests.validation.fabricated import PLAIN
 
 SOURCE = "from torch import nn\nclass Net(nn.Module):\n    def forward(self, x):\n        return x\n"
 

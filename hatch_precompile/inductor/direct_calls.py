@@ -59,7 +59,7 @@ def with_direct_entry(source: str, outputs: int) -> str:
         f"static constexpr bool REPEATED = {str(repeated).lower()};\n"
     )
     whole = rewritten[:place] + _READING + rewritten[place:]
-    header = files(__package__).joinpath("direct.h").read_text("utf-8")
+    header = files(__package__).joinpath("direct_calls.h").read_text("utf-8")
     return f"{whole}\nnamespace precompiled {{\n{facts}}}\n{header}"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hatch_precompile.runtime import runtime
 
-places = runtime("loading.places")
+warning_locations = runtime("loading.warning_locations")
 
 
 def frame_in(file: str, module: Any) -> FrameType:
@@ -34,4 +34,4 @@ def frame_in(file: str, module: Any) -> FrameType:
     ],
 )
 def test_a_frame_is_the_runtimes_by_its_module(file: str, module: Any, expected: bool) -> None:
-    assert places._is_runtimes(frame_in(file, module)) is expected
+    assert warning_locations._is_runtimes(frame_in(file, module)) is expected

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from hatch_precompile.errors import OutsideError
-from hatch_precompile.outside import disassembly
+from hatch_precompile.validation import disassembly
 
 __all__ = ["disassembled", "split_heads"]
 

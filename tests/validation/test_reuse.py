@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hatch_precompile.outside.effects import refusing_effects
 from hatch_precompile.records import CAPTURE, Capture, CapturedEntry, CapturedFrame
 from hatch_precompile.reuse.made_from import what_has_changed
+from hatch_precompile.validation.effects import refusing_effects
 
 NOW = dict.fromkeys(("configuration", "variants", "compiler", "settings", "samples"), "same")
 

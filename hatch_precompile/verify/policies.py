@@ -1,4 +1,4 @@
-"""The ways in which verification calls each sample."""
+"""The policies that verification calls each sample under."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from hatch_precompile.backends import backends_of
 
-__all__ = ["Ways"]
+__all__ = ["CallPolicies"]
 
 # A model may change itself when it is called, so that only its first call is served.
 _PLAIN = ("", " (called a second time)", " (called a third time)")
 
 
-class Ways:
+class CallPolicies:
     """What the machine or the process decides, decided in more than one way, through the functions that the
     runtime offers for it. runtime: the package `_precompiled` of a wheel, which has loaded nothing yet;
     variant: the name of the one that is verified, or "".
@@ -39,6 +39,6 @@ class Ways:
                 yield policy.words, policy.deciding()
 
     @staticmethod
-    def is_again(words: str) -> bool:
+    def is_repeat(words: str) -> bool:
         """Whether it is the same call again, and nothing is decided otherwise."""
         return words in _PLAIN[1:]

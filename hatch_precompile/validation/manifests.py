@@ -1,6 +1,6 @@
 """The manifest of a bundle as structures, on top of what captures have (records.py); and reading one.
 
-`whole.py` says whether one is all that it must be.
+`manifest_rules.py` says whether one is all that it must be.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from hatch_precompile.errors import BuildError
 from hatch_precompile.records import GraphRecord
 from hatch_precompile.reuse.earlier import Earlier
 from hatch_precompile.runtime import runtime
-from tests.outside import fabricated
+from tests.validation import fabricated
 
 CRASH = b"{" + bytes([ord("(") | 0x80]) + (1).to_bytes(4, "little") + b"r\0\0\0\0N0"
 SEAL = b"0" * 64

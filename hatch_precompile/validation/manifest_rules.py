@@ -12,18 +12,18 @@ from packaging.version import InvalidVersion, Version
 
 from hatch_precompile.config.model import RESERVED, Entrypoint
 from hatch_precompile.errors import OutsideError
-from hatch_precompile.outside.manifests import (
+from hatch_precompile.records import GraphRecord
+from hatch_precompile.runtime import manifest as rules
+from hatch_precompile.validation.manifests import (
     BundledEntry,
     BundledFrame,
     EntrypointRecord,
     Manifest,
     VariantRecord,
 )
-from hatch_precompile.outside.names import is_below
-from hatch_precompile.records import GraphRecord
-from hatch_precompile.runtime import manifest as rules
+from hatch_precompile.validation.names import is_below
 
-__all__ = ["FORMAT", "check_whole", "configured", "is_of_a_capture"]
+__all__ = ["FORMAT", "check_manifest", "configured", "is_of_a_capture"]
 
 FORMAT = rules.FORMAT
 """Of the bundles that are read and written here."""
@@ -65,7 +65,7 @@ _KINDS = {
 }
 
 
-def check_whole(manifest: Manifest, where: str) -> None:
+def check_manifest(manifest: Manifest, where: str) -> None:
     """Raise OutsideError, which calls the manifest `where`, for what a build of this format never writes."""
     if manifest.format != FORMAT:
         raise OutsideError(

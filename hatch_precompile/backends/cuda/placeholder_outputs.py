@@ -10,10 +10,10 @@ import torch
 
 from hatch_precompile.backends.cuda import standin
 
-__all__ = ["Uncomputed"]
+__all__ = ["PlaceholderOutputs"]
 
 
-class Uncomputed:
+class PlaceholderOutputs:
     """In the place of a library: outputs as it would return them, while the samples of an entrypoint go on.
 
     outputs, inputs: the values that stand for them in the graph; see Compiler.compiled. written: the numbers

@@ -1,1 +1,0 @@
-"""A small package for changes of its manifest: tests/outside/manifests.py."""

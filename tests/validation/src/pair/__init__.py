@@ -1,0 +1,1 @@
+"""A small package for changes of its manifest: tests/validation/manifests.py."""
