@@ -35,6 +35,8 @@ def explain_call(
 ) -> list[dict[str, Any]]:
     """See `explain` in the package. The frame looked at is the entrypoint's own."""
     if name not in installation.entrypoints:
+        if any(record["name"] == name for record in installation.manifest.get("left_out", ())):
+            raise KeyError(f"{name!r} was left out when the wheel was built, because it failed there")
         known = ", ".join(installation.entrypoints) or "none is active"
         raise KeyError(f"no active entrypoint {name!r}; there are: {known}")
     entrypoint = installation.entrypoints[name]

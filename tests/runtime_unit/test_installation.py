@@ -24,6 +24,7 @@ variants, x86_64 = map(runtime, ("loading.variants", "backends.x86_64"))
 BACKEND = HERE.name
 Unfit = errors.Unfit
 status_of = runtime("explaining.overview").status_of
+explain_call = runtime("explaining.explanation").explain_call
 
 
 def manifest(**built_with: Any) -> dict[str, Any]:
@@ -139,6 +140,8 @@ class TestLeftOut:
         told = status_of(made)["entrypoints"]["decoder"]
         assert (told["target"], told["active"], told["entries"]) == ("textmodel.model:Decoder", False, 0)
         assert told["left_out"] == ["it was left out when the wheel was built, because it failed there"]
+        with pytest.raises(KeyError, match="'decoder' was left out when the wheel was built"):
+            explain_call(made, "decoder", (), {})
 
     @pytest.mark.parametrize("damaged", [3, [3], [{"name": "decoder"}]])
     def test_a_record_that_is_none_is_damage(self, tmp_path: Path, damaged: Any) -> None:
