@@ -662,7 +662,7 @@ def test_modules_of_inputs_are_imported_and_words_are_none() -> None:
     inputs = (
         kinds.Function("package.module", (), "", (), False),
         kinds.Function("torch.nn.modules.linear", (), "", (), False),
-        kinds.Classes((), (), (kinds.ClassRow("of.classes", (), ()), kinds.ClassRow("torch.nn", (), ())), ()),
+        kinds.Classes((), (), (("of.classes", (), ()), ("torch.nn", (), ())), ()),
         kinds.EnvironmentVariable("function", "classes"),
         kinds.AnsweredCall(["ref", "other", (), ""], ["tuple"], ["dict"], 1, "other.asked"),
     )
@@ -672,10 +672,10 @@ def test_modules_of_inputs_are_imported_and_words_are_none() -> None:
 
 def test_the_runtime_has_a_check_for_each_kind_which_takes_its_fields() -> None:
     checks = runtime("dependencies.comparison")._CHECKS
-    own = {kind.kind: kind for kind in kinds.Dependency.__subclasses__()}
+    own = {kind.__struct_config__.tag: kind for kind in kinds.Dependency.__subclasses__()}
     assert own.keys() == checks.keys()
     for name, kind in own.items():
-        fields = [each.name for each in dataclasses.fields(kind)]
+        fields = kind.__struct_fields__
         taken = list(inspect.signature(checks[name]).parameters)
         # What is compared is, in a check, what it expects.
         own_names = {"fingerprint": "expected", "free_variables": "names", "deep": "held", "path": "expected"}
@@ -684,7 +684,7 @@ def test_the_runtime_has_a_check_for_each_kind_which_takes_its_fields() -> None:
 
 
 def test_a_dependency_comes_back_from_its_file() -> None:
-    row = kinds.ClassRow("m", (("a", "C"),), (0,))
+    row = ("m", (("a", "C"),), (0,))
     given = [
         kinds.Classes(("f",), (("m.C", (("f", "1"),)),), (row,), ()),
         kinds.Function("m", (("a", "f"),), "0", ("x",), True),

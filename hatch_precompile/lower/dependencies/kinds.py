@@ -6,11 +6,14 @@ other: tuples are fast to read. The fingerprints are those of templates/dependen
 
 from __future__ import annotations
 
-import dataclasses
+import functools
+import operator
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from hatch_precompile.runtime import fingerprints
 from hatch_precompile.static_lookup import file_of
@@ -43,15 +46,12 @@ Steps = tuple[Any, ...]
 """Those of a reference, from a module."""
 
 
-@dataclass(frozen=True)
-class Dependency:
-    """One thing that an entry depends on. kind: what the runtime calls it."""
-
-    kind: ClassVar[str]
+class Dependency(Struct, frozen=True, array_like=True):
+    """One thing that an entry depends on. tag: its kind, what the runtime calls it."""
 
     def encoded(self) -> tuple[Any, ...]:
         """As it is in an entry's file: the kind, and the fields as plain data."""
-        return (self.kind, *(getattr(self, each.name) for each in dataclasses.fields(self)))
+        return (self.__struct_config__.tag, *msgspec.structs.astuple(self))
 
     def modules(self) -> set[str]:
         """Those that are imported before it is compared. Those of torch are not: what is not imported there
@@ -60,11 +60,9 @@ class Dependency:
         return modules_referred_to(self.encoded()) if module is None else _without_torchs({module})
 
 
-@dataclass(frozen=True)
-class Function(Dependency):
+class Function(Dependency, frozen=True, tag="function"):
     """Code that was traced. free_variables: those that count; deep: with what is in dicts and lists."""
 
-    kind = "function"
     module: str
     steps: Steps
     fingerprint: str
@@ -72,120 +70,89 @@ class Function(Dependency):
     deep: bool
 
 
-@dataclass(frozen=True)
-class File(Dependency):
+class File(Dependency, frozen=True, tag="file"):
     """The source file of a module, as a whole."""
 
-    kind = "file"
     module: str
     fingerprint: str
 
 
-@dataclass(frozen=True)
-class ClassRow:
-    """bases: the numbers of those among its bases that define something, in their order."""
-
-    module: str
-    steps: Steps
-    bases: tuple[int, ...]
+ClassRow = tuple[str, Steps, tuple[int, ...]]
+"""A class: module, steps, and the numbers of those among its bases that define something, in their order."""
 
 
-@dataclass(frozen=True)
-class Classes(Dependency):
+class Classes(Dependency, frozen=True, tag="classes"):
     """What classes have. names: those that were looked up; bases: each with what it defines of these;
     registered: pairs of classes, by number, of which the one is registered as the other."""
 
-    kind = "classes"
     names: tuple[str, ...]
     bases: tuple[Any, ...]
     rows: tuple[ClassRow, ...]
     registered: tuple[tuple[int, int], ...]
 
-    def encoded(self) -> tuple[Any, ...]:
-        rows = tuple((each.module, each.steps, each.bases) for each in self.rows)
-        return (self.kind, self.names, self.bases, rows, self.registered)
-
     def modules(self) -> set[str]:
-        return _without_torchs({each.module for each in self.rows})
+        return _without_torchs({module for module, _, _ in self.rows})
 
 
-@dataclass(frozen=True)
-class Builtins(Dependency):
+class Builtins(Dependency, frozen=True, tag="builtins"):
     """Builtins that no global of a module hides."""
 
-    kind = "builtins"
     module: str
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Absent(Dependency):
+class Absent(Dependency, frozen=True, tag="absent"):
     """A name that a module has not."""
 
-    kind = "absent"
     module: str
     name: str
 
 
-@dataclass(frozen=True)
-class Prepared(Dependency):
+class Prepared(Dependency, frozen=True, tag="prepared"):
     """A library that dynamo calls before it traces its code."""
 
-    kind = "prepared"
     library: str
 
 
-@dataclass(frozen=True)
-class Operator(Dependency):
+class Operator(Dependency, frozen=True, tag="operator"):
     """An operator of `torch.library`. schema: as text, with the default values."""
 
-    kind = "operator"
     name: str
     schema: str
 
 
-@dataclass(frozen=True)
-class Attribute(Dependency):
+class Attribute(Dependency, frozen=True, tag="attribute"):
     """An attribute of a function, which may be absent."""
 
-    kind = "attribute"
     module: str
     steps: Steps
     name: str
     fingerprint: Any
 
 
-@dataclass(frozen=True)
-class Object(Dependency):
+class Object(Dependency, frozen=True, tag="object"):
     """One that is still there, such as a member of an enumeration. reference: an encoded constant."""
 
-    kind = "object"
     reference: Any
 
 
-@dataclass(frozen=True)
-class EnvironmentVariable(Dependency):
+class EnvironmentVariable(Dependency, frozen=True, tag="environment"):
     """A variable of the environment. value: None where it is not set."""
 
-    kind = "environment"
     name: str
     value: str | None
 
 
-@dataclass(frozen=True)
-class Installed(Dependency):
+class Installed(Dependency, frozen=True, tag="installed"):
     """Whether a package is."""
 
-    kind = "installed"
     name: str
     found: bool
 
 
-@dataclass(frozen=True)
-class AnsweredCall(Dependency):
+class AnsweredCall(Dependency, frozen=True, tag="call"):
     """A call that gives the same answer. All but the name, which is for people, are encoded constants."""
 
-    kind = "call"
     function: Any
     args: Any
     kwargs: Any
@@ -193,43 +160,35 @@ class AnsweredCall(Dependency):
     name: str
 
 
-@dataclass(frozen=True)
-class Table(Dependency):
+class Table(Dependency, frozen=True, tag="table"):
     """A dict by class. entries: classes, each with the fingerprint of what there is for it; absent: those
     without an entry."""
 
-    kind = "table"
     module: str
     name: str
     entries: tuple[tuple[str, Any], ...]
     absent: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Global(Dependency):
+class Global(Dependency, frozen=True, tag="global"):
     """A global without a guard of dynamo's."""
 
-    kind = "global"
     module: str
     name: str
     fingerprint: Any
 
 
-@dataclass(frozen=True)
-class PathGlobal(Dependency):
+class PathGlobal(Dependency, frozen=True, tag="path"):
     """A global that is a path, which the trace has read."""
 
-    kind = "path"
     module: str
     name: str
     path: str
 
 
-@dataclass(frozen=True)
-class Value(Dependency):
+class Value(Dependency, frozen=True, tag="value"):
     """What code that ran while dynamo traced has read."""
 
-    kind = "value"
     module: str
     steps: Steps
     fingerprint: Any
@@ -240,16 +199,13 @@ def file_dependency(module: str) -> File:
     return File(module, fingerprints.of_file(file_of(sys.modules[module])))
 
 
-_KINDS: dict[str, type[Dependency]] = {each.kind: each for each in Dependency.__subclasses__()}
+_ANY_KIND = functools.reduce(operator.or_, Dependency.__subclasses__())
 
 
 def dependency(encoded: Any) -> Dependency:
-    """One of an entry's file. Raises KeyError, TypeError or ValueError where it is none."""
-    kind, *fields = encoded
-    if kind == Classes.kind:
-        names, bases, rows, registered = fields
-        return Classes(names, bases, tuple(ClassRow(*row) for row in rows), registered)
-    return _KINDS[kind](*fields)
+    """One of an entry's file. Raises msgspec.ValidationError where it is none."""
+    found: Dependency = msgspec.convert(encoded, _ANY_KIND)
+    return found
 
 
 def _without_torchs(modules: set[str]) -> set[str]:

@@ -274,7 +274,7 @@ class _Writer:
         names = self._names()
         taken = set(map(fingerprints.class_name, self._taking_part()))
         bases: dict[tuple[str, Any], int] = {}
-        rows = []
+        rows: list[ClassRow] = []
         for cls in self._taking_part():
             try:
                 _, module, steps, _ = self.namer.reference(cls)
@@ -295,10 +295,10 @@ class _Writer:
                     numbers.append(bases.setdefault((name, has), len(bases)))
                     self._covered.update(id(dict_of(base)[key]) for key, _ in has)
                     self._covered.update(map(id, _fields(base)))
-            rows.append(ClassRow(module, tuple(steps), tuple(numbers)))
+            rows.append((module, tuple(steps), tuple(numbers)))
         if rows:
-            rows.sort(key=lambda row: repr(dataclasses.astuple(row)))
-            classes = [references.resolve(row.module, row.steps) for row in rows]
+            rows.sort(key=repr)
+            classes = [references.resolve(module, steps) for module, steps, _ in rows]
             registered = fingerprints.virtual_subclasses(dict(enumerate(classes)))
             yield Classes(tuple(sorted(names)), tuple(bases), tuple(rows), registered)
 
