@@ -127,19 +127,18 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """What is compiled: an `nn.Module` class, `package.module:Class.method`, or `package.module:function`."""
 
     name: Name = ""
-    """What the entrypoint is called. Left out: the target's part after the colon in lower case, with hyphens
-    for dots, and a number if two would be the same."""
+    """What the entrypoint is called. Left out: the target's part after the colon, in lower case, with hyphens
+    for dots."""
 
     instance: Reference | None = None
-    """For classes and methods alone: a callable without arguments that returns the object. Left out: the
-    class."""
+    """For classes and methods: a callable that returns the object. Left out: the class."""
 
     samples: SamplesSource | None = None
-    """A callable without arguments that returns an iterable of [samples](authors.md#samples). Or
-    `"recorded:FILE"`: a [record](users.md#a-record-of-calls) in the project. Either this or `workload`."""
+    """A callable that returns an iterable of [samples](authors.md#samples), or `"recorded:FILE"`, a
+    [record](users.md#a-record-of-calls) in the project. Either this or `workload`."""
 
     workload: Reference | None = None
-    """A callable without arguments that [uses the target](authors.md#workloads). Either this or `samples`."""
+    """A callable that [uses the target](authors.md#workloads). Either this or `samples`."""
 
     mode: Mode | tuple[Mode, ...] = "no_grad"
     """The [mode](authors.md#modes-and-activation) of samples and of served calls, or several. `"train"`
@@ -151,15 +150,14 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
 
     dynamic_shapes: DynamicShapes = {}
     """Which [sizes](authors.md#dynamic-sizes) may differ from the samples': per argument, per dimension, its
-    name or `{ name, min, max }`. One that is only named takes that name's range."""
+    name or `{ name, min, max }`."""
 
     dynamic_numbers: ArgumentNames = ()
-    """Arguments that are numbers, int or float, and may differ from the samples'. A call is not served if
-    one, or what is computed of it, does not fit into 64 bits or the tensor's type."""
+    """Arguments that are numbers, int or float, and may differ from the samples'. They, and what is computed
+    of them, have to fit into 64 bits and the tensor's type."""
 
     weights: Literal["read", "fixed"] = "read"
-    """Whether parameters and buffers may change between calls. `"fixed"`: they do not, so what depends on
-    [weights](authors.md#weights) alone is computed at the first call."""
+    """Whether [weights](authors.md#weights) may change between calls. `"fixed"`: they do not."""
 
     float32_matmul_precision: Literal["highest", "high", "medium"] = "highest"
     """How float32 layers multiply, as in `torch.set_float32_matmul_precision`. `"medium"`:
@@ -169,16 +167,15 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
     """Which calls use the compiled code. `"call"`: all. `"compile"`: those under `torch.compile`."""
 
     on_miss: Literal["eager", "compile", "error"] = "eager"
-    """With `activate = "call"`, what a miss does: it runs eagerly, is compiled where there is a compiler, or
-    raises `PrecompileError`."""
+    """With `activate = "call"`, what a miss does: run eagerly, be compiled, or raise `PrecompileError`."""
 
     on_skip: Literal["fail", "eager"] = "fail"
     """A function that torch.compile gives up on, as with a graph break in a loop, stops the build, or runs as
     Python while what it calls is compiled."""
 
     fullgraph: bool = False
-    """As in `torch.compile(fullgraph=True)`: a sample is one graph, with numbers and sizes that only data
-    tells, as of `.item()` and `nonzero()`. Another graph break stops the build."""
+    """As in `torch.compile(fullgraph=True)`: a sample is one graph, `.item()` and `nonzero()` included; a
+    graph break stops the build."""
 
     options: dict[str, Any] = {}
     """Settings for inductor, as in `torch.compile(options=...)`, but not those that a wheel rests on, such as
@@ -197,15 +194,14 @@ class Matrix(Struct, frozen=True, forbid_unknown_fields=True):
     """The minor versions of Python."""
 
     torch: Torches
-    """The versions of torch. `build-system.requires` has a range that allows all of them."""
+    """The versions of torch. `build-system.requires` has to allow all of them."""
 
 
 class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
     """What hatch-precompile compiles into a wheel, and how."""
 
     package: Package
-    """The import package that carries the compiled code, with an `__init__.py` that installs it. Left out:
-    the wheel's only one."""
+    """The import package that carries the compiled code. Left out: the wheel's only one."""
 
     variants: Variants = ("native",)
     """The [processors](authors.md#variants), and with `cuda` in front the [GPUs](cuda.md), compiled for."""
@@ -214,15 +210,14 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """What `hatch-precompile build --matrix` makes one wheel for."""
 
     require_torch: Literal["exact", "none"] = "exact"
-    """`"exact"` adds `torch==<version built with>` to the wheel's requirements, `"none"` does not. A process
-    with another torch leaves the compiled code out and warns."""
+    """`"exact"` adds `torch==<version built with>` to the wheel's requirements, `"none"` does not."""
 
     verify: bool = True
     """Whether the build [verifies](building.md#verification) the finished bundle."""
 
     on_error: Literal["fail", "warn"] = "fail"
-    """What happens if an entrypoint cannot be captured or verified. `"warn"` leaves it out with a line that
-    starts with `WARNING:`. If none is left, the build fails."""
+    """What happens if an entrypoint cannot be captured or verified. `"warn"` leaves it out, with a line that
+    starts with `WARNING:`, unless none would be left."""
 
     jobs: Jobs = 0
     """How many entrypoints are captured, and then verified, at the same time. 0: one for each core."""
@@ -231,9 +226,9 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """Seconds after which a capture or a verification that prints no line is stopped."""
 
     memory_limit: Jobs = 0
-    """Megabytes for captures and verifications together, with the compilers they start. If they have more,
-    the one with most is ended, and its entrypoint fails. 0: four fifths of what the machine, or the build's
-    control group, has free at the start."""
+    """Megabytes for all captures and verifications with their compilers. If they have more, the one with most
+    is ended, and its entrypoint fails. 0: four fifths of what the machine, or the build's control group, has
+    free at the start."""
 
     report: bool = False
     """Write a [page about the build](building.md#what-a-build-does) beside the wheel,

@@ -71,32 +71,30 @@ _AT_LOAD = Group(
         ),
         Row(
             "function",
-            "Code that dynamo runs without tracing it: functions marked with "
-            "`torch.compiler.allow_in_graph`, operators' functions for shapes, special methods of "
-            "enumerations and of metaclasses",
-            "the same, with the closure and what it reads of the environment; the source file if it reads "
-            "tables",
+            "Code that dynamo runs without tracing it: `torch.compiler.allow_in_graph`, operators' functions "
+            "for shapes, special methods of enumerations and metaclasses",
+            "the same, with closure and environment; the source file if it reads tables",
             _CHANGED,
             "the helper of an allowed function",
         ),
         Row(
             "value",
-            "Globals that such code reads, and attributes of objects among them",
+            "Globals that such code reads, and their attributes",
             "their values; of dicts and lists the source file",
             _EXECUTED,
             "a global of another module",
         ),
         Row(
             "file",
-            "Lambdas that a module hands to a registry, such as `Library.impl`, where nothing names them",
-            "the module's whole source file",
+            "Lambdas that a module hands to a registry, such as `Library.impl`",
+            "the module's source file",
             "tests/inputs/test_inputs.py::test_a_lambda_that_a_registry_holds_counts_with_its_file",
         ),
         Row(
             "classes",
-            "Attributes of classes that are numbers, text, constants of torch, enumeration members, "
-            "patterns, tuples, fields of dataclasses",
-            "the values of those that were looked up",
+            "Attributes of classes that were looked up: numbers, text, constants of torch, enumeration "
+            "members, patterns, tuples, fields of dataclasses",
+            "their values",
             _CHANGED,
             "a class attribute",
         ),
@@ -122,7 +120,7 @@ _AT_LOAD = Group(
         ),
         Row(
             "path",
-            "Those that are paths, such as `tempfile.tempdir`, unless below Python's own folder",
+            "Paths among these, such as `tempfile.tempdir`, unless below Python's own folder",
             "the path",
             _CHANGED,
             "a path of the standard library",
@@ -130,7 +128,7 @@ _AT_LOAD = Group(
         Row(
             "table",
             "Tables by class of the standard library, such as `copyreg.dispatch_table`",
-            "what they have, or have not, for the classes of the trace",
+            "what they have for the classes of the trace",
             _EXECUTED,
             "a way of copying",
         ),
@@ -152,7 +150,7 @@ _AT_LOAD = Group(
         Row(
             "call",
             "Functions marked with `torch.compiler.assume_constant_result`",
-            "the answer; they are called again",
+            "what they answer when called again",
             _CHANGED,
             "an assumed constant",
         ),
@@ -170,14 +168,14 @@ _AT_LOAD = Group(
 
 _AT_BOTH = Group(
     "At load and at each call",
-    "At load it is as above, at a later call a miss. Tests, if no other is named: those above, and "
+    "At a later call a difference is a miss. Tests, if no other is named: those above, and "
     "`test_what_may_change_between_calls_is_asked_at_each`.",
     (
         Row(
             "classes",
             "How names are found on classes of guarded values, of objects made in the trace, on enumerations",
-            "which bases define each name that was looked up, and special methods, in their order; at each "
-            "call only that none is new",
+            "which bases define each name that was looked up, and special methods; at each call only that "
+            "none is new",
             _CHANGED,
             "an override",
         ),
@@ -242,7 +240,7 @@ _AT_CALLS = Group(
         Row(
             "",
             "Sets, tuples, dicts and numbers among these",
-            "their types, those of all that they hold, and the order (none of sets of text and of objects)",
+            "the types of all that they hold, and the order (not of sets of text or objects)",
             "tests/differential/test_differential.py::TestAlike::test_what_is_equal_and_not_alike",
         ),
         Row(
@@ -253,7 +251,7 @@ _AT_CALLS = Group(
         ),
         Row(
             "",
-            "Numbers traced for any value, `dynamic-numbers`, and what the graph computes of them",
+            "Numbers traced for any value, and what the graph computes of them",
             "that they fit into 64 bits and a tensor's type, and that Python raises nothing",
             "tests/language/test_programs.py::TestNumbers::test_they_are_as_in_eager_code",
         ),
@@ -289,15 +287,15 @@ _AT_CALLS = Group(
         ),
         Row(
             "",
-            "Attributes for which an object's class, a base of it, `__getattr__` or nobody answered, such as "
-            "methods, submodules, parameters and buffers",
-            "that neither the object's `__dict__`, nor a class before the one that answered has them",
+            "Attributes that an object's class or `__getattr__` answered, or nobody: methods, submodules, "
+            "parameters, buffers",
+            "that neither the object's `__dict__` nor an earlier class has them",
             _ASKED,
         ),
         Row(
             "",
-            "Objects that the code has told apart (`a is b`, `a == b` without an `__eq__`), or written to, "
-            "beside others of their type",
+            "Objects that the code told apart (`a is b`, `a == b` without an `__eq__`), or wrote to, beside "
+            "others of their type",
             "that they are not the same object",
             _ASKED,
         ),
@@ -371,11 +369,10 @@ _HEAD = """# What an entry depends on
 
 <!-- Made from hatch_precompile/lower/dependencies/table.py by `make reference`. Change it there. -->
 
-A trace rests on every answer that the program's objects gave it: "this value", "no such key", "another
-object". Dynamo does not guard what cannot change within its process, such as source code, nor what it
-looked for and did not find. So every answer without a guard becomes a *dependency*: it is recorded at the
-build, where dynamo asks (`tracing/assumptions/`), and compared where the wheel runs. What cannot be
-compared [stops the build](limits.md#what-a-process-has-for-itself).
+Dynamo does not guard what cannot change within its process, such as source code, nor what it looked for and
+did not find. So every answer that a trace got without a guard becomes a *dependency*: it is recorded at the
+build (`tracing/assumptions/`), and compared where the wheel runs. What cannot be compared
+[stops the build](limits.md#what-a-process-has-for-itself).
 
 The lists say what is compared of each thing, and the test.
 """
