@@ -36,6 +36,12 @@ NAMES = {
         f"{_VARIABLES}.dicts:ConstDictVariable._HashableTracker",
     ),
     "the class dict": (f"{_VARIABLES}.builtin:DictBuiltinVariable", _BUILTIN),
+    # Of one name in all of them
+    "what is called when a frame is traced": (
+        "torch._dynamo.output_graph:OutputGraph.run_compiler_collective",
+    ),
+    "whether a graph may be empty": ("torch._dynamo.config:allow_empty_graphs",),
+    "what made a tensor, in words": ("torch._inductor.ir:ExternKernel.get_op_name",),
 }
 
 # What dynamo, AOTAutograd or inductor does in another way -> our name for each way, that of the newest

@@ -45,3 +45,11 @@ def test_a_name_that_is_missing_is_said_in_a_sentence(table: str, monkeypatch: p
     text = str(raised.value)
     assert text.startswith(f"torch {torch.__version__} has no torch.new.Name.method (something), and ")
     assert re.search(r'build with another version of torch, as in "torch==2\.\d+\.0"$', text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_of_them_is_asked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tuple(f"{place}_gone" for place in NAMES[name])
+    monkeypatch.setitem(NAMES, name, gone)
+    with pytest.raises(BuildError, match=rf"has no {re.escape(gone[0].replace(':', '.'))} "):
+        require_torch_names()
