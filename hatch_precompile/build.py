@@ -26,7 +26,7 @@ from hatch_precompile.config.cells import Shard, cells_of, this_cell
 from hatch_precompile.config.devices import captured_together, of_device, require_variants
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
-from hatch_precompile.machine import require_known_torch, require_machine
+from hatch_precompile.machine import require_known_torch, require_machine, require_room
 from hatch_precompile.processes import free_memory, in_parallel, preloaded, stopping_children, within_memory
 from hatch_precompile.records import GUARDS, Capture
 from hatch_precompile.reuse.earlier import Earlier, find_earlier
@@ -98,6 +98,8 @@ def build_bundle(
             "are taken apart at blanks; set TMPDIR to another"
         )
     require_machine()
+    memory = _memory_limit(config)
+    require_room(work, memory)
     config, notes = with_recorded_calls(config, root or Path.cwd(), table)
     for note in notes:
         report(note)
@@ -110,7 +112,7 @@ def build_bundle(
         with (
             stopping_children(),
             collected() as events,
-            within_memory(_memory_limit(config)),
+            within_memory(memory),
             children_preloaded(verify=config.verify),
         ):
             build = _Build(config, source_roots, work, report, shard, headers, files, root or Path.cwd())

@@ -6,6 +6,7 @@ import contextlib
 import importlib.metadata
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -13,18 +14,32 @@ from pathlib import Path
 from packaging.version import Version
 
 from hatch_precompile.errors import BuildError
+from hatch_precompile.formatting import in_bytes
 from hatch_precompile.runtime import prologue
 from hatch_precompile.torch_versions import KNOWN_TORCH
 
-__all__ = ["require_known_python", "require_known_torch", "require_known_version", "require_machine"]
+__all__ = [
+    "require_known_python",
+    "require_known_torch",
+    "require_known_version",
+    "require_machine",
+    "require_room",
+]
+
+# In bytes. The smallest model takes 900 MB of memory, most of it for the compilers. Where a larger one has
+# too little, its entrypoint is named when that comes out.
+_LEAST_MEMORY = 600_000_000
+_LEAST_DISK = 20_000_000
 
 
 def require_machine() -> None:
     """Raises BuildError where the Python is not one that is known, the torch that is installed is not, or the
-    C++ compiler, Python's headers or `strip` are not there. Imports no torch."""
+    C++ compiler, Python's headers or `strip` are not there, or not new enough. Imports no torch."""
     require_known_python()
+    torch = ""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # who imports it will see
-        require_known_torch(importlib.metadata.version("torch"))
+        torch = importlib.metadata.version("torch")
+        require_known_torch(torch)
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BuildError(
@@ -32,9 +47,31 @@ def require_machine() -> None:
             "(only the build needs one, the wheel does not): "
             + _package(debian="g++", fedora="gcc-c++", conda="gxx")
         )
+    if torch:
+        _require_standard(compiler, torch)
     if shutil.which("strip") is None:
         raise BuildError("strip was not found; it is in the package binutils of Debian, Fedora and conda")
     _require_headers()
+
+
+def require_room(work: Path, memory: int | None) -> None:
+    """Raises BuildError where no build can be made in so little.
+
+    work: the folder that is written to; memory: the bytes that all processes may have, None where that is
+    not known.
+    """
+    disk = shutil.disk_usage(work).free
+    if disk < _LEAST_DISK:
+        raise BuildError(
+            f"the folder for temporary files, {work}, is on a disk with {in_bytes(disk)} free, and a build "
+            f"writes {in_bytes(_LEAST_DISK)} at least; free some, or set TMPDIR to another"
+        )
+    if memory is not None and memory < _LEAST_MEMORY:
+        raise BuildError(
+            f"the processes of this build may have {in_bytes(memory)} of memory together, and the compilers "
+            f"take more than {in_bytes(_LEAST_MEMORY)} for the smallest model; free some, or raise "
+            "memory-limit where it is set"
+        )
 
 
 def require_known_python() -> None:
@@ -81,6 +118,21 @@ def require_known_torch(version: str) -> None:
             f"torch {version} is newer than {newest}, the newest that this hatch-precompile knows; "
             "upgrade hatch-precompile, or pin an older torch in build-system.requires, "
             f'as in "torch=={newest}.0"'
+        )
+
+
+def _require_standard(compiler: str, torch: str) -> None:
+    standard = "c++20" if Version(torch).release >= (2, 13) else "c++17"
+    command = [compiler, f"-std={standard}", "-fsyntax-only", "-x", "c++", os.devnull]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise BuildError(f"the C++ compiler {compiler!r} does not run: {error}") from error
+    if done.returncode:
+        said = done.stderr.partition("\n")[0] or f"it ended with {done.returncode}"
+        raise BuildError(
+            f"the C++ compiler {compiler!r} does not take -std={standard}, which torch {torch} needs: "
+            f"{said}; install a newer one, or set CXX"
         )
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import json
 import os
+import re
+import shutil
 import subprocess
+import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -16,6 +21,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from hatch_precompile import machine
 from hatch_precompile.build import BuiltBundle, build_bundle
 from hatch_precompile.config import load
 from hatch_precompile.config.cells import Cell, this_cell
@@ -229,7 +235,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_a_full_disk_is_the_reason(small_disk: Path) -> None:
+def test_a_disk_that_gets_full_is_the_reason(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_LEAST_DISK", 0)
     with pytest.raises(BuildError, match="No space left on device") as caught:
         build(small_disk / "work", entrypoint("fine"))
     assert "Traceback" not in str(caught.value)
@@ -263,17 +270,6 @@ def test_a_sample_that_raises_where_it_runs_eagerly_is_named(tmp_path: Path) -> 
         build(tmp_path / "work", entrypoint("wants_a_compiler"))
 
 
-def test_a_missing_compiler_is_named_before_anything_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CXX", "/nonexistent/g++")
-    with pytest.raises(
-        BuildError, match=r"the C\+\+ compiler '/nonexistent/g\+\+' was not found; install g\+\+ or set CXX"
-    ):
-        build(tmp_path / "work", entrypoint("fine"))
-    assert list((tmp_path / "work").iterdir()) == []
-
-
 def test_a_torch_that_says_another_version_than_its_package_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +279,104 @@ def test_a_torch_that_says_another_version_than_its_package_is_looked_at(
     ):
         build(tmp_path / "work", entrypoint("fine"))
     assert list((tmp_path / "work").iterdir()) == []
+
+
+# What prints nothing and compiles nothing, as a compiler of ten years ago
+OLD_COMPILER = """#!/bin/sh
+echo "g++: error: unrecognized command line option '$1'" >&2
+exit 1
+"""
+
+
+class TestMachines:
+    """What a machine lacks is said in one sentence, before a child is started or anything is written."""
+
+    def say(self, work: Path, **keys: Any) -> str:
+        with pytest.raises(BuildError) as caught:
+            build(work, entrypoint("fine"), **keys)
+        assert list(work.iterdir()) == []
+        text = str(caught.value)
+        assert "\n" not in text
+        return text
+
+    def versioned(self, monkeypatch: pytest.MonkeyPatch, torch: str) -> None:
+        found = importlib.metadata.version
+        monkeypatch.setattr(
+            importlib.metadata, "version", lambda name: torch if name == "torch" else found(name)
+        )
+
+    def compiler(self, monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> Path:
+        path = folder / "g++"
+        path.write_text(text)
+        path.chmod(0o755)
+        monkeypatch.setenv("CXX", str(path))
+        return path
+
+    def test_no_compiler(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CXX", "/nonexistent/g++")
+        said = self.say(tmp_path / "work")
+        assert said.startswith("the C++ compiler '/nonexistent/g++' was not found; install g++ or set CXX (")
+
+    @pytest.mark.parametrize(("torch", "standard"), [("2.11.0", "c++17"), ("2.13.0", "c++20")])
+    def test_a_compiler_that_is_too_old(
+        self, torch: str, standard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.versioned(monkeypatch, torch)
+        path = self.compiler(monkeypatch, tmp_path, OLD_COMPILER)
+        assert self.say(tmp_path / "work") == (
+            f"the C++ compiler '{path}' does not take -std={standard}, which torch {torch} needs: "
+            f"g++: error: unrecognized command line option '-std={standard}'; install a newer one, or set CXX"
+        )
+
+    def test_a_compiler_that_does_not_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = self.compiler(monkeypatch, tmp_path, "#!/nonexistent/interpreter\n")
+        said = self.say(tmp_path / "work")
+        assert said.startswith(f"the C++ compiler '{path}' does not run: [Errno 2] No such file or directory")
+
+    def test_no_strip(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CXX", str(shutil.which("g++")))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert self.say(tmp_path / "work").startswith("strip was not found; it is in the package binutils ")
+
+    def test_no_headers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sysconfig, "get_path", lambda *_, **__: str(tmp_path))
+        assert self.say(tmp_path / "work").startswith("the headers of Python were not found (")
+
+    @pytest.mark.parametrize(("torch", "is_"), [("2.10.0", "older than"), ("2.16.0", "newer than")])
+    def test_another_torch(
+        self, torch: str, is_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.versioned(monkeypatch, torch)
+        assert self.say(tmp_path / "work").startswith(f"torch {torch} is {is_} ")
+
+    def test_another_python(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        here = SimpleNamespace(version_info=(3, 15), implementation=sys.implementation)
+        monkeypatch.setattr(machine, "sys", here)
+        assert self.say(tmp_path / "work").startswith("Python 3.15 is not known to this hatch-precompile, ")
+
+    def test_a_torch_for_cpus_and_a_variant_for_gpus(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(torch.version, "cuda", None)
+        work = tmp_path / "work"
+        with pytest.raises(BuildError, match=r"torch \S+ is not built for CUDA; [^\n]*$"):
+            build(work, entrypoint("fine", devices=["cuda"]), variants=["cuda-sm80"])
+        assert list(work.iterdir()) == []
+
+    def test_no_disk(self, small_disk: Path) -> None:
+        assert re.fullmatch(
+            rf"the folder for temporary files, {small_disk}/work, is on a disk with [\d.]+ kB free, and a "
+            "build writes 20 MB at least; free some, or set TMPDIR to another",
+            self.say(small_disk / "work"),
+        )
+
+    def test_no_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("hatch_precompile.build.free_memory", lambda: 500_000_000)
+        assert self.say(tmp_path / "free") == (
+            "the processes of this build may have 400 MB of memory together, and the compilers take more "
+            "than 600 MB for the smallest model; free some, or raise memory-limit where it is set"
+        )
+        assert "may have 50 MB of memory " in self.say(tmp_path / "limit", **{"memory-limit": 50})
 
 
 def test_an_unknown_variant_is_named_before_anything_is_done(tmp_path: Path) -> None:
