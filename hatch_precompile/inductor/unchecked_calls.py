@@ -1,7 +1,8 @@
 """Calls in a library whose failure inductor's own code does not look at: those that scatter, put by index, or
 draw in place.
 
-Seen in torch 2.11.0 and 2.13.0 (torch/_inductor/codegen/cpp_wrapper_cpu.py).
+Seen in torch 2.11.0, 2.13.0 and 2.14.1 (torch/_inductor/codegen/cpp_wrapper_cpu.py). The last looks at those
+that scatter or put.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def _with_a_check(write: Callable[..., None]) -> Callable[..., None]:
         *before, call = lines
         for line in before:
             writeline(line)
-        writeline(f"AOTI_TORCH_ERROR_CODE_CHECK({call.removesuffix(';')});")
+        checked = call.startswith("AOTI_TORCH_ERROR_CODE_CHECK(")
+        writeline(call if checked else f"AOTI_TORCH_ERROR_CODE_CHECK({call.removesuffix(';')});")
 
     return write_checked

@@ -2,19 +2,20 @@
 
 Those of graphs are in graphs/callers.py, those that an import needs in torch_frames.py.
 
-Seen in torch 2.13.0, 2.14.0 and 2.15.0, after a plain `import torch`: nothing here imports torch._dynamo or
+Seen in torch 2.13.0 and 2.14.1, after a plain `import torch`: nothing here imports torch._dynamo or
 torch._inductor. tests/torch_internals fails first when one of them changes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from torch._C._dynamo import guards as _guards
 
 from ..errors import raised_by_signal
 from ..values.constants import decode
+from ..values.static_lookup import attribute, is_a
 from .torch_frames import (
     at_work,
     busy,
@@ -188,7 +190,9 @@ def may_serve(
 
 def is_traced_symbolically() -> bool:
     """Whether torch.fx.symbolic_trace calls, whose stand-ins for tensors no entry takes."""
-    return bool(getattr(sys.modules.get("torch.fx._symbolic_trace"), "_is_fx_tracing_flag", False))
+    module = sys.modules.get("torch.fx._symbolic_trace")
+    of_thread = getattr(module, "_get_is_fx_tracing", None)  # since 2.14
+    return bool(of_thread() if of_thread is not None else getattr(module, "_is_fx_tracing_flag", False))
 
 
 def no_compiler() -> str:
@@ -321,8 +325,10 @@ def default_device() -> torch.device | None:
 
 # How Python calls the forward of an autograd function, and how the engine calls its backward. Known by name:
 # another library may have put something of its own, which calls these, in the place of either.
-_OF_AUTOGRAD_FUNCTIONS = {"Function.apply", "BackwardCFunction.apply"}
+_OF_AUTOGRAD_FUNCTIONS = {"Function.apply", "BackwardCFunction.apply", "BackwardCFunction.apply_boxed"}
 _THEIR_FILE = os.path.join("torch", "autograd", "function.py")
+# Since 2.14 the first of them is C, and has no frame.
+_HAS_FRAME = isinstance(vars(torch.autograd.Function).get("apply"), classmethod)
 
 
 def in_checkpoint() -> bool:
@@ -331,13 +337,28 @@ def in_checkpoint() -> bool:
     so that either both are compiled or none is."""
     if torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1:
         return False
+    forwards = set() if _HAS_FRAME else set(_forwards(torch.autograd.Function))
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
+        if code in forwards:
+            return True
         if code.co_qualname in _OF_AUTOGRAD_FUNCTIONS and code.co_filename.endswith(_THEIR_FILE):
             return True
         frame = frame.f_back
     return False
+
+
+def _forwards(cls: type) -> Iterator[CodeType]:
+    """The code of each forward of the autograd functions that there are."""
+    forward = attribute(attribute(cls, "forward"), "__func__")  # of a static method
+    while is_a(forward, functools.partial):
+        forward = attribute(forward, "func")
+    if is_a(forward, FunctionType):
+        yield forward.__code__
+    derived: list[type] = type.__subclasses__(cls)
+    for each in derived:
+        yield from _forwards(each)
 
 
 @contextlib.contextmanager

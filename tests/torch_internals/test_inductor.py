@@ -68,7 +68,7 @@ class TestInductor:
             assert "precompiled::bind" in CppWrapperCodeCache.call_entry_function
         assert CppWrapperCodeCache.call_entry_function == line
 
-    def test_what_scatters_or_puts_ends_with_a_call_that_is_not_looked_at(self) -> None:
+    def test_what_scatters_or_puts_ends_with_a_call_that_may_not_be_looked_at(self) -> None:
         from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
         before = dict(vars(CppWrapperCpu))
@@ -77,6 +77,9 @@ class TestInductor:
             assert last.strip() in (
                 "self.writeline(line)",
                 "self.writeline(self.wrap_kernel_call(kernel, args))",
+                # Since 2.14
+                'self.writeline(f"AOTI_TORCH_ERROR_CODE_CHECK({line});")',
+                "self.writeline(f\"AOTI_TORCH_ERROR_CODE_CHECK({kernel}({', '.join(args)}));\")",
             )
         with unchecked_calls.calls_checked():
             assert vars(CppWrapperCpu) != before

@@ -264,6 +264,41 @@ class TestRuntime:
             Forward()(x)
         assert [*seen, in_checkpoint()] == [True, True, True, True, False, False]
 
+    def test_so_they_are_whatever_its_forward_is(self) -> None:
+        in_checkpoint = runtime("torch_internals.torch_private").in_checkpoint
+        seen: list[bool] = []
+
+        def look(*args: torch.Tensor) -> torch.Tensor:
+            seen.append(in_checkpoint())
+            return args[-1] * 2
+
+        class Mixin:
+            @staticmethod
+            @functools.wraps(look)
+            def forward(*args: Any) -> Any:
+                return look(*args)
+
+        class WithAMixin(Mixin, torch.autograd.Function):
+            @staticmethod
+            def backward(context: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+                return look(gradient)
+
+        class OfTwoParts(torch.autograd.Function):
+            forward = staticmethod(functools.partial(look))
+
+            @staticmethod
+            def setup_context(context: Any, inputs: Any, output: Any) -> None:  # type: ignore[override]
+                look(output)
+
+            backward = WithAMixin.backward
+
+        x = torch.ones(2, requires_grad=True)
+        WithAMixin.apply(x).sum().backward()
+        assert seen == [True, True]
+        del seen[:]
+        OfTwoParts.apply(x).sum().backward()
+        assert [seen[0], seen[-1]] == [True, True]
+
     def test_so_they_are_where_a_library_has_put_something_around_the_first(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -272,7 +307,7 @@ class TestRuntime:
 
         class Partial:
             def __get__(self, instance: Any, owner: Any) -> Any:
-                return functools.partial(apply.__func__, owner)
+                return functools.partial(apply.__get__(None, owner))
 
         monkeypatch.setattr(torch.autograd.Function, "apply", Partial())
         known = runtime("torch_internals.torch_private")
