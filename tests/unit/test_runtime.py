@@ -15,7 +15,7 @@ from tests.conftest import REPOSITORY
 
 
 def for_mypy() -> dict[str, str]:
-    """The modules that mypy sees in runtime.py, and where they are in `templates`."""
+    """The modules that mypy sees in hatch_precompile/runtime.py, and where they are in `templates`."""
     (block,) = [
         node
         for node in ast.parse(inspect.getsource(runtime)).body
