@@ -30,6 +30,8 @@ FORMAT = rules.FORMAT
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_CAPABILITY = re.compile(r"sm_[1-9][0-9]{1,2}")
+_CUDA = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _BACKEND = re.compile(r"[a-z][a-z0-9_]*")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _TARGET = re.compile(rf"{_DOTTED.pattern}:{_DOTTED.pattern}")
@@ -139,8 +141,21 @@ def _of_variants(manifest: Manifest) -> Iterator[str]:
         yield from _unless(
             _BACKEND.fullmatch(variant.backend), f"has {variant.backend!r} for the backend of {variant.name}"
         )
-        for feature in variant.requires:
-            yield from _unless(re.fullmatch(r"\w+", feature), f"requires {feature!r} of a CPU")
+        if variant.device is UNSET:
+            for feature in variant.requires:
+                yield from _unless(re.fullmatch(r"\w+", feature), f"requires {feature!r} of a CPU")
+            yield from _unless(variant.run is UNSET, f"says of {variant.name}, for CPUs, whether it was run")
+            continue
+        yield from _unless(
+            variant.device == "cuda", f"has {variant.device!r} for the device of {variant.name}"
+        )
+        yield from _unless(
+            len(variant.requires) == 1 and _CAPABILITY.fullmatch(variant.requires[0]),
+            f"requires {variant.requires!r} of a GPU, and not one capability",
+        )
+    if _on_gpus(manifest):
+        found = manifest.built_with.get("cuda", "")
+        yield from _unless(_CUDA.fullmatch(found), f"has {found!r} for the version of CUDA")
 
 
 def _of_files(manifest: Manifest) -> Iterator[str]:
@@ -170,9 +185,8 @@ def _of_entrypoints(manifest: Manifest) -> Iterator[str]:
 def _of_graph(manifest: Manifest, graph: GraphRecord, *, backward: bool = False) -> Iterator[str]:
     known = {each.name for each in manifest.variants if each.device is UNSET}
     compiled = [*graph.libraries, *graph.python]
-    of_a_gpu = _on_gpus(manifest).get(graph.readable.partition("/")[2].partition("/")[0])
-    if of_a_gpu is not None:
-        known = {of_a_gpu.name}
+    if of_a_gpu := _gpu_of(manifest, graph.readable):
+        known = {of_a_gpu}
     yield from _unless(
         set(compiled) == known
         and len(compiled) == len(known)
@@ -242,10 +256,15 @@ def _of_entry(
         and all(each in own for each in entry.graphs),
         f"has graphs for {entry.data!r} that are not of {owner}",
     )
-    if entry.gpu is not UNSET:
+    variant = "" if entry.gpu is UNSET else entry.gpu.variant
+    yield from _unless(
+        not variant or variant in _on_gpus(manifest),
+        f"has {entry.data!r} for a variant that is not for GPUs",
+    )
+    graphs_used = [manifest.graphs[each].readable for each in entry.graphs if each in own]
+    for name in [entry.data, entry.source, *([entry.guards] if entry.guards else []), *graphs_used]:
         yield from _unless(
-            entry.gpu.variant in _on_gpus(manifest) and f"/{entry.gpu.variant}/" in entry.data,
-            f"has {entry.data!r} for a variant that is not for GPUs",
+            _gpu_of(manifest, name) == variant, f"has {name!r} for {entry.data!r}, of another variant"
         )
     first, own = entry.first_resume, resumes.get(owner, range(0))
     yield from _unless(
@@ -256,6 +275,12 @@ def _of_entry(
 
 def _on_gpus(manifest: Manifest) -> dict[str, VariantRecord]:
     return {each.name: each for each in manifest.variants if each.device is not UNSET}
+
+
+def _gpu_of(manifest: Manifest, name: str) -> str:
+    """The variant for GPUs in whose folder a file is; "" for one of the others."""
+    folder = name.partition("/")[2].partition("/")[0]
+    return folder if folder in _on_gpus(manifest) else ""
 
 
 def _begins(first: int, own: range, every: int, on_gpu: bool) -> bool:

@@ -35,6 +35,9 @@ class _Current(threading.local):
     """The entrypoints whose compiled code, or whose skipped target, is on this thread's stack."""
 
     inside: tuple[Entrypoint, ...] = ()
+    instead: bool = False
+    """Whether eager code runs in the place of a graph that failed. That call was served, and none that the
+    code makes is a miss."""
 
 
 current = _Current()

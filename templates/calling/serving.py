@@ -153,7 +153,7 @@ def missed(
         return None
     if installation.reason and installation.mode != "strict":
         return None  # what does not fit at all is as if it had never been installed
-    if torch_private.is_traced_symbolically():
+    if torch_private.is_traced_symbolically() or current.instead:
         return None
     answer = installation.answer or installation.find_answer(unanswered)
     return answer(site, frame_locals, under_compile=under_compile)
@@ -195,8 +195,12 @@ def _run(entry: Entry, site: Site, closure: tuple[Any, ...] | None) -> Callable[
                 raise instead
             finally:
                 del instead
-        with torch_private.without_compiling():
-            return eager(site, by_cells)(*args, **kwargs)
+        before, current.instead = current.instead, True
+        try:
+            with torch_private.without_compiling():
+                return eager(site, by_cells)(*args, **kwargs)
+        finally:
+            current.instead = before
 
     by_cells = {CELLS: closure} if site.by_cells else None
     torch_private.leave_untraced(run, below=False)

@@ -69,7 +69,7 @@ class Log:
         self._limits: dict[Frame, Limit] = {}
 
     def installed(self, entrypoint: str, entries: int, variant: str | None) -> None:
-        text = f"installed {entrypoint}: {entries} entries, variant {variant}"
+        text = f"installed {entrypoint}: {entries} entries, {f'variant {variant}' if variant else 'for GPUs'}"
         self._say(text, event="installed", entrypoint=entrypoint, entries=entries, variant=variant)
 
     def left_out(self, entrypoint: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import torch
 from torch._C._dynamo import guards as _guards
 
+from ..errors import raised_by_signal
 from ..torch_internals.torch_private import leave_untraced
 
 __all__ = [
@@ -199,7 +200,8 @@ _MOST_ARGUMENTS = 255 if sys.version_info < (3, 12) else sys.maxsize
 def on_each_gpu(
     caller: Callable[[list[Any]], Callable[..., Any]], constants: list[Any], record: dict[str, Any]
 ) -> Callable[..., Any]:
-    """The callable of a library with constants that lie on the GPU of the call, where they are moved once."""
+    """The callable of a library with constants that lie on the GPU of the call, where they are moved once. It
+    raises GraphFailed, also where they cannot be."""
     made: dict[int, Callable[..., Any]] = {}
     moved = [constant.get("device") for constant in record["constants"]]
     Tensor = torch.Tensor  # noqa: N806
@@ -207,15 +209,20 @@ def on_each_gpu(
     def on_gpu_of(inputs: Sequence[Any]) -> Callable[..., Any]:
         there = (value.get_device() for value in inputs if isinstance(value, Tensor))
         index = next((each for each in there if each >= 0), -1)
-        if index < 0:
-            index = torch.cuda.current_device()
-        if index not in made:
-            with torch.inference_mode(False), undisturbed():
-                placed = [
-                    value.to(f"{device}:{index}") if device else value
-                    for value, device in zip(constants, moved, strict=True)
-                ]
-            made[index] = caller(placed)
+        try:
+            if index < 0:
+                index = torch.cuda.current_device()
+            if index not in made:
+                with torch.inference_mode(False), undisturbed():
+                    placed = [
+                        value.to(f"{device}:{index}") if device else value
+                        for value, device in zip(constants, moved, strict=True)
+                    ]
+                made[index] = caller(placed)
+        except Exception as error:  # the GPU's memory is full, say; nothing of the call has happened yet
+            if raised_by_signal(error):
+                raise
+            raise GraphFailed(error, rerun=True) from error
         return made[index]
 
     def call(*inputs: Any) -> Any:

@@ -174,3 +174,25 @@ def test_of_subclasses_in_subclasses_each_is_named_once() -> None:
     tensors, wrapping = graphs.taking_apart(ways)(["x", outer, "y"])
     assert tensors == ["x", "data", "scale", "bias", "y"]
     assert [id(each) for each in wrapping] == [id(outer), id(inner)]
+
+
+@pytest.mark.parametrize("at", ["moving", "calling"])
+def test_constants_that_a_gpu_does_not_take_are_a_graph_that_failed(at: str) -> None:
+    """Nothing of the call has happened yet, so that eager code can answer it."""
+
+    class Full:
+        def to(self, device: str) -> Any:
+            if at == "moving":
+                raise RuntimeError(f"{device}: out of memory")
+            return torch.zeros(2)
+
+    def caller(constants: list[Any]) -> Any:
+        raise RuntimeError("cuda:0: out of memory")
+
+    call = graphs.on_each_gpu(caller, [Full()], {"constants": [{"device": "cuda"}], "changes_inputs": True})
+    on_a_gpu = type("OnAGpu", (torch.Tensor,), {"get_device": lambda self: 0})
+    given = torch.zeros(2).as_subclass(on_a_gpu)
+    for way in (lambda: call(given), lambda: call.boxed([given])):
+        with pytest.raises(graphs.GraphFailed, match="cuda:0: out of memory") as told:
+            way()
+        assert told.value.rerun and type(told.value.instead) is RuntimeError

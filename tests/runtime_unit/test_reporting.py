@@ -78,3 +78,13 @@ def test_torchs_words_say_what_of_its_check_failed(kind: str, said: str, begins:
 )
 def test_the_mode_that_is_missing_is_the_entrypoints(mode: str, said: str) -> None:
     assert advice.remedy("GRAD_MODE", [mode]).endswith(said)
+
+
+def test_a_wheel_for_gpus_alone_has_no_variant_to_tell(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        for variant in ("native", ""):
+            reporting.Log("shelf", own=True).installed("net", 3, variant)
+    assert [record.getMessage() for record in caplog.records] == [
+        "installed net: 3 entries, variant native",
+        "installed net: 3 entries, for GPUs",
+    ]

@@ -182,3 +182,21 @@ def status_after_a_call() -> Any:
 def hits_in_a_function_of_torch_that_keeps_itself_out() -> int:
     torch._disable_dynamo(core.scaled)(X)
     return probe.hits("scaled", "lab")
+
+
+def calls_whose_graph_fails() -> dict[str, Any]:
+    """What calls raise with an index out of range, of which that one target has its function from the other;
+    and a miss after them."""
+    seen: dict[str, Any] = {}
+    for cls in (core.Table, core.LongTable):
+        try:
+            cls()(torch.tensor([[1, 2, 300]]))
+        except Exception as error:
+            seen[cls.__name__] = [type(error).__name__, str(error)]
+    try:
+        core.LongTable()(torch.tensor([[1, 2, 3, 4, 5]]))
+    except Exception as error:
+        seen["another size"] = [type(error).__name__, "no entry of longtable fits" in str(error)]
+    entrypoints = lab._precompiled.status()["entrypoints"]
+    seen["misses"] = [entrypoints[name]["misses"] for name in ("table", "longtable")]
+    return seen

@@ -29,6 +29,7 @@ ENTRYPOINTS = [
     _entrypoint("lab.core:down", "depths"),
     _entrypoint("lab.core:keywords", "in_every_way"),
     _entrypoint("lab.core:Table", "ids"),
+    _entrypoint("lab.core:LongTable", "ids"),
     _entrypoint("lab.core:Strict", **{"on-miss": "error"}),
     _entrypoint("lab.core:Jitted", **{"on-miss": "compile"}),
     _entrypoint("lab:lazily"),

@@ -92,3 +92,14 @@ class TestToldToKeepOut:
         self, lab: Site
     ) -> None:
         assert lab.play("misses.hits_in_a_function_of_torch_that_keeps_itself_out") == 1
+
+
+def test_what_eager_code_calls_where_a_graph_failed_is_no_miss(lab: Site) -> None:
+    """Also where two targets share a function, and under `strict`, which raises for a miss."""
+    seen = lab.play("misses.calls_whose_graph_fails", environment={"HATCH_PRECOMPILE": "strict"})
+    assert seen == {
+        "Table": ["IndexError", "index out of range in self"],
+        "LongTable": ["IndexError", "index out of range in self"],
+        "another size": ["PrecompileError", True],
+        "misses": [0, 1],
+    }

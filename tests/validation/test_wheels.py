@@ -260,6 +260,77 @@ def test_nothing_of_a_wheel_is_for_the_terminal_to_carry_out(tmp_path: Path) -> 
     assert "\\x1b[8m" in guards.output and "\\x1b[2J" in tags.output
 
 
+def _for_gpus(manifest: dict[str, Any]) -> None:
+    """Another entry of the same, with a graph of its own, for GPUs."""
+    manifest["built_with"]["cuda"] = "13.0"
+    manifest["variants"].append(
+        {"name": "cuda-sm90", "backend": "cuda", "requires": ["sm_90"], "device": "cuda", "run": False}
+    )
+    there = {f"net/cuda-sm90/{name[4:]}": digest for name, digest in manifest["files"].items()}
+    there["net/cuda-sm90/graphs/0-cuda-sm90.so"] = there.pop("net/cuda-sm90/graphs/0-native.so")
+    manifest["files"] |= there
+    entries, graphs = manifest["frames"][0]["entries"], manifest["graphs"]
+    text = (
+        json.dumps([entries[0], graphs[0]]).replace("native", "cuda-sm90").replace("net/", "net/cuda-sm90/")
+    )
+    entry, graph = json.loads(text.replace('"cuda-sm90": true', '"native": true'))
+    entries.append(
+        {**entry, "graphs": [1], "first_graph": 1, "gpu": {"variant": "cuda-sm90", "pinned": False}}
+    )
+    graphs.append(graph)
+
+
+ON_GPUS = {
+    **{name.replace("net/", "net/cuda-sm90/"): content for name, content in fabricated.files().items()},
+    "net/cuda-sm90/graphs/0-cuda-sm90.so": b"\x7fELF",
+}
+
+
+def test_a_wheel_with_code_for_gpus_is_shown(tmp_path: Path) -> None:
+    wheel = fabricated.wheel(tmp_path, _for_gpus, bundle=fabricated.files() | ON_GPUS)
+    shown = command("inspect", wheel)
+    assert shown.exit_code == 0 and "cuda-sm90" in shown.output, shown.output
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m: m["variants"][1].update(device="<b>"), "has '<b>' for the device of cuda-sm90"),
+        (lambda m: m["variants"][1].update(device="cpu"), "has 'cpu' for the device of cuda-sm90"),
+        (lambda m: m["variants"][1].update(requires=[]), "requires [] of a GPU, and not one capability"),
+        (lambda m: m["variants"][1].update(requires=["sm_80", "sm_90"]), "of a GPU, and not one capability"),
+        (lambda m: m["variants"][1].update(requires=["avx2"]), "requires ['avx2'] of a GPU"),
+        (lambda m: m["variants"][1].update(requires=["sm_"]), "requires ['sm_'] of a GPU"),
+        (lambda m: m["variants"][0].update(run=True), "says of native, for CPUs, whether it was run"),
+        (lambda m: m["built_with"].pop("cuda"), "has '' for the version of CUDA"),
+        (lambda m: m["built_with"].update(cuda="<b>"), "has '<b>' for the version of CUDA"),
+        (
+            lambda m: _entry_for_gpus(m, graphs=[0]),
+            "has 'net/graphs/0.txt' for 'net/cuda-sm90/entries/0.entry'",
+        ),
+        (lambda m: _entry(m, graphs=[1]), "has 'net/cuda-sm90/graphs/0.txt' for 'net/entries/0.entry'"),
+        (lambda m: _entry_for_gpus(m, guards="net/guards.so"), "has 'net/guards.so' for"),
+        (
+            lambda m: _entry_for_gpus(m, gpu={"variant": "native", "pinned": False}),
+            "for a variant that is not for GPUs",
+        ),
+        (lambda m: m["frames"][0]["entries"][1].pop("gpu"), "graphs for 'net/cuda-sm90/entries/0.entry'"),
+    ],
+)
+def test_what_is_wrong_about_gpus_is_said(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], said: str
+) -> None:
+    def changed(manifest: dict[str, Any]) -> None:
+        _for_gpus(manifest)
+        change(manifest)
+
+    refused(merged(tmp_path, fabricated.wheel(tmp_path, changed, bundle=fabricated.files() | ON_GPUS)), said)
+
+
+def _entry_for_gpus(manifest: dict[str, Any], **changes: Any) -> None:
+    manifest["frames"][0]["entries"][1].update(changes)
+
+
 def test_the_json_of_a_wheel_is_its_manifest(tmp_path: Path) -> None:
     wheel = fabricated.wheel(tmp_path, lambda m: m.update({"of a later version": [1]}))
     shown = json.loads(command("inspect", "--json", wheel).output)["p"]

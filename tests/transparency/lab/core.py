@@ -155,6 +155,10 @@ class Table(nn.Module):
         return self.rows(ids).sum(-1)
 
 
+class LongTable(Table):
+    """A target that has its `forward` from another one."""
+
+
 def samples() -> Iterator[tuple[torch.Tensor]]:
     yield (torch.arange(4.0),)
 
