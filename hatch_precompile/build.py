@@ -264,6 +264,10 @@ class _Build:
             gpu = of_device(variants, "cuda")
             tell = self._teller(entrypoint, "capture", gpu[0] if gpu else "")
             tell(Event(step="start", entrypoints=len(entrypoints)))
+            known = earlier
+            if earlier is not None and "cuda" in entrypoint.devices:
+                known, text = None, f"nothing is taken over from {earlier.wheel}: it is for GPUs, too"
+                tell(Event(step="note", text=text))
             try:
                 captured, directory = run_capture(
                     entrypoint,
@@ -273,7 +277,7 @@ class _Build:
                     work=(work / "capture" / entrypoint.name).joinpath(*gpu),
                     timeout=self.config.timeout,
                     on_event=tell,
-                    earlier=None if "cuda" in entrypoint.devices else earlier,
+                    earlier=known,
                     headers=self.headers or self.work / "headers",
                     captures=self._captures_with_these_headers(entrypoints, earlier),
                     shared=self.work / "shared",

@@ -56,8 +56,13 @@ def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tu
     """The bundle in a wheel, or the cell of a merged one, that was built with the same versions; and if there
     is none, why.
 
-    built_with: of the bundle that is being built. Raises BuildError where the file cannot be read.
+    built_with: of the bundle that is being built. That one has code for GPUs beside other code changes
+    nothing for the other. Raises BuildError where the file cannot be read.
     """
+
+    def versions(found: Mapping[str, str]) -> dict[str, str]:
+        return {key: value for key, value in found.items() if key != "cuda"}
+
     try:
         found = [each for each in find_cells(str(wheel)) if each.package == package]
     except (BuildError, OSError) as error:
@@ -65,7 +70,7 @@ def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tu
     if not found:
         return None, f"it has no bundle of {package}"
     for bundle in found:
-        if bundle.manifest.format == FORMAT and bundle.built_with == dict(built_with):
+        if bundle.manifest.format == FORMAT and versions(bundle.built_with) == versions(built_with):
             return Earlier(wheel.name, bundle), ""
     nearest = max(found, key=lambda each: len(each.built_with.items() & built_with.items()))
     other = [
