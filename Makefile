@@ -26,12 +26,13 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test test-arm64 cells demo bench calls chart differential fuzz truth models programs strangers tools soak reference docs clean
+.PHONY: help lint test test-arm64 test-cuda cells demo bench calls chart differential fuzz truth models programs strangers tools soak reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
 	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
 	@echo "make test-arm64   a part of it on an emulated 64-bit Arm machine, which it makes in build/arm64; as root"
+	@echo "make test-cuda    what is for GPUs, without one, with a torch that is built for CUDA: CUDA_PYTHON=its python"
 	@echo "make cells   the same with each Python and torch of docs/support.md, which it writes"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on seven models; build/bench.json"
@@ -67,6 +68,14 @@ ARM64_TESTS ?= tests/arm64 tests/unit/test_variants.py tests/runtime_unit/test_s
 test-arm64:
 	tests/arm64/machine.sh make $(ARM64) $(ARM64_NEEDS)
 	tests/arm64/machine.sh run $(ARM64) python3 -m pytest -p no:cacheprovider $(ARM64_TESTS)
+
+# No GPU is needed, and none is used. An environment with the packages of TEST_NEEDS, but torch from
+# https://download.pytorch.org/whl/cu130: make test-cuda CUDA_PYTHON=/path/to/bin/python
+CUDA_PYTHON ?= .venv-test/bin/python
+CUDA_TESTS ?= tests/backends/cuda tests/unit/test_devices.py
+test-cuda: .venv-test/.ready
+	@"$(CUDA_PYTHON)" tests/backends/cuda/has_cuda.py
+	"$(CUDA_PYTHON)" -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(CUDA_TESTS)
 
 # The whole suite with other versions, each in an environment of its own that is removed afterwards. A torch is several GB
 # on an index without a CPU-only one. A part: make cells CELLS="--cells 3.12+2.13.0"; a Python that is not on the path:
