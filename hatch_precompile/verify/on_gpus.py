@@ -1,8 +1,8 @@
 """The samples of one entrypoint, served where something stands in for a GPU: what can be seen is checked.
 
 Guards accept the call, bytecode runs, the library comes in and launches its kernels, on the GPU of the call.
-No kernel runs, so there are no values; and a call ends where torch's own code would compute, as in a
-convolution. Products of matrices are passed over.
+No kernel runs, so there are no values. What torch itself would compute in between, such as a convolution, is
+passed over; a call ends where it reads what it could only know from a kernel.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from hatch_precompile.verify.parent import Request, SampleResult
 __all__ = ["run"]
 
 _GPUS = 2  # as many are stood in for
+_UP_TO = ", up to where torch itself would compute"
 
 
 def run(request: Request) -> list[SampleResult]:
@@ -47,9 +48,10 @@ class _Verification:
         os.environ["HATCH_PRECOMPILE"] = "off"
         self.runtime: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}")
         entries: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.loading.entries")
-        entries.native_after(
-            1
-        )  # the first call of each sample asks guards as Python, the second as native code
+        # The first call of each sample asks guards as Python, the second as native code.
+        entries.native_after(1)
+        callers: Any = importlib.import_module(f"{request.package}.{RUNTIME_PACKAGE}.graphs.callers")
+        self.failed = _noted(callers.GraphFailed)
         self.of_one_gpu: set[int] = set()  # samples that entries for the first one serve
 
     def run(self) -> list[SampleResult]:
@@ -111,6 +113,7 @@ class _Verification:
     ) -> SampleResult:
         given, ended = moved(copied(sample), device), ""
         hits, of_one = self._hits(), self._hits(pinned=True)
+        self.failed.clear()
         try:
             with mode_context(sample.mode), self.hardware.launches_recorded() as launches:
                 result = target.call(*given.args, **given.kwargs)
@@ -120,7 +123,12 @@ class _Verification:
             if not self.hardware.wants_hardware(error):
                 problem = f"{label} raised {type(error).__name__}: {error}"
                 return SampleResult(number, False, None, None, problem)
-            ended = ", up to where torch itself would compute"
+            ended = _UP_TO
+        for failed in self.failed:  # what eager code made of the call then says nothing
+            if not self.hardware.wants_hardware(failed):
+                problem = f"{label}: a graph fails: {type(failed).__name__}: {failed}"
+                return SampleResult(number, True, None, None, problem)
+            ended = _UP_TO
         if self._hits(pinned=True) > of_one:
             self.of_one_gpu.add(number)
         if self._hits() == hits:
@@ -132,3 +140,16 @@ class _Verification:
         text = f"{label}: hit, {len(launches)} kernels launched{ended}, and none run"
         send(Event(step="sample-end", text=text, sample=number, samples=number))
         return SampleResult(number, True, None, None, "")
+
+
+def _noted(failure: type[Any]) -> list[BaseException]:
+    """A list of what is raised in the place of graphs that fail from now on. The process has no other use."""
+    found: list[BaseException] = []
+    begin = failure.__init__
+
+    def init(self: Any, instead: BaseException, *, rerun: bool) -> None:
+        found.append(instead)
+        begin(self, instead, rerun=rerun)
+
+    failure.__init__ = init
+    return found

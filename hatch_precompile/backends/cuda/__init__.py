@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+import contextlib
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,12 @@ class Cuda(Backend):
     def wants_hardware(self, error: BaseException) -> bool:
         return isinstance(error, RuntimeError) and any(words in str(error) for words in _NOT_RUN)
 
-    def launches_recorded(self) -> AbstractContextManager[list[standin.Launch]]:
-        return standin.launches_recorded()
+    @contextlib.contextmanager
+    def launches_recorded(self) -> Iterator[list[standin.Launch]]:
+        from hatch_precompile.backends.cuda.passed_over import libraries_passed_over
+
+        with libraries_passed_over(), standin.launches_recorded() as launches:
+            yield launches
 
     def surroundings(self, variant: Variant, folder: Path) -> Surroundings:
         """A process of its own: importing inductor counts the GPUs, after which torch refuses to use one in a

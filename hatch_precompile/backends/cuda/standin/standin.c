@@ -3,11 +3,14 @@
 // Loaded before libcudart (LD_PRELOAD), whose functions it has; as it is called libcuda.so.1, it is the driver,
 // too. What torch calls and is not here is libcudart's own, which finds no driver and says so.
 //
-// A launch is an error, so that nothing is ever taken for a result; while launches are recorded, those of the
-// driver are noted in place of that, and what they would have written stays as it is.
+// A launch is an error, so that nothing is ever taken for a result. While launches are recorded, those of the
+// driver are noted in place of that, and what they would have written stays as it is. Torch's own are passed
+// over, and after one of these no memory can be read: it could have written to any.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,16 +280,24 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
     *blocks = 1;
     return OK;
 }
+static int recording;
+static cudaError_t torchs_own(void) {
+    if (!recording) return failed(cudaErrorNotSupported);
+    pthread_mutex_lock(&knowing);
+    known_count = 0;
+    pthread_mutex_unlock(&knowing);
+    return OK;
+}
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                              cudaStream_t stream) {
-    return failed(cudaErrorNotSupported);
+    return torchs_own();
 }
 cudaError_t __cudaLaunchKernel(void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                                cudaStream_t stream) {
-    return failed(cudaErrorNotSupported);
+    return torchs_own();
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **arguments) {
-    return failed(cudaErrorNotSupported);
+    return torchs_own();
 }
 
 // -- the driver, as torch and our libraries look for it ---------------------------------------------------
@@ -298,7 +309,7 @@ struct launch {
     const void *stream;
 };
 static struct launch *launches;
-static int recording, launched, room;
+static int launched, room;
 static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
 
 // For Python: record launches from now on, or refuse them again; those that were, and how many.
@@ -371,10 +382,48 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
     int name(void) { \
         return cuLaunchKernel((CUfunction) #name, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) != CUDA_SUCCESS; \
     }
-PRODUCT(aoti_torch_cuda_mm_out)
+PRODUCT(aoti_torch_cuda__int_mm_out)
+PRODUCT(aoti_torch_cuda__scaled_mm_out)
 PRODUCT(aoti_torch_cuda_addmm_out)
-PRODUCT(aoti_torch_cuda_bmm_out)
 PRODUCT(aoti_torch_cuda_baddbmm_out)
+PRODUCT(aoti_torch_cuda_bmm_out)
+PRODUCT(aoti_torch_cuda_mm_dtype_out)
+PRODUCT(aoti_torch_cuda_mm_out)
+
+// The gradients of a convolution, likewise: in memory that is laid out as what they are gradients of.
+static void *torchs(const char *name) {
+    void *library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    return library ? dlsym(library, name) : NULL;
+}
+static int empty_like(void *tensor, void **made) {
+    int (*dim)(void *, int64_t *) = torchs("aoti_torch_get_dim");
+    int (*sizes)(void *, int64_t **) = torchs("aoti_torch_get_sizes");
+    int (*strides)(void *, int64_t **) = torchs("aoti_torch_get_strides");
+    int (*dtype)(void *, int32_t *) = torchs("aoti_torch_get_dtype");
+    int (*type)(void *, int32_t *) = torchs("aoti_torch_get_device_type");
+    int (*index)(void *, int32_t *) = torchs("aoti_torch_get_device_index");
+    int (*empty)(int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, void **) =
+        torchs("aoti_torch_empty_strided");
+    int64_t count, *each, *step;
+    int32_t kind, device, number;
+    if (!dim || !sizes || !strides || !dtype || !type || !index || !empty) return 1;
+    return dim(tensor, &count) || sizes(tensor, &each) || strides(tensor, &step) || dtype(tensor, &kind) ||
+           type(tensor, &device) || index(tensor, &number) ||
+           empty(count, each, step, kind, device, number, made);
+}
+int aoti_torch_cuda_convolution_backward(
+    void *gradient, void *input, void *weight, const int64_t **bias, int64_t bias_count, const int64_t *stride,
+    int64_t stride_count, const int64_t *padding, int64_t padding_count, const int64_t *dilation,
+    int64_t dilation_count, int32_t transposed, const int64_t *output_padding, int64_t output_padding_count,
+    int64_t groups, const int32_t *wanted, int64_t wanted_count, void **of_input, void **of_weight,
+    void **of_bias) {
+    if (cuLaunchKernel((CUfunction) "aoti_torch_cuda_convolution_backward", 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+                       NULL) != CUDA_SUCCESS)
+        return 1;
+    // That of a bias is a sum, which inductor takes itself. What is not wanted has no place.
+    return (wanted[0] && empty_like(input, of_input)) || (wanted[1] && empty_like(weight, of_weight)) ||
+           wanted[2];
+}
 
 // What torch would load modules and link with.
 #define REFUSED(name) \

@@ -58,6 +58,42 @@ def there_already() -> Iterator[Any]:
     yield (torch.randn(8, 64).to("cuda"),)
 
 
+class Vision(nn.Module):
+    """What cuDNN and torch's own kernels do: convolutions, and their gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+        self.norm, self.head = nn.BatchNorm2d(16), nn.Linear(16, 10)
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.max_pool2d(torch.relu(self.norm(self.first(x))), 2)
+        return self.head((x + self.second(x)).mean((2, 3)))
+
+
+def images() -> Iterator[Any]:
+    yield (torch.randn(2, 3, 16, 16),)
+
+
+class Attention(nn.Module):
+    """A fused attention, and a sort behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixing = nn.Linear(64, 192)
+        self.half()
+
+    def forward(self, x: Any) -> Any:
+        batch, length, width = x.shape
+        heads = self.mixing(x).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(*heads.unbind(0))
+        return mixed.transpose(1, 2).reshape(batch, length, width).float().softmax(-1).topk(5, -1)
+
+
+def texts() -> Iterator[Any]:
+    yield (torch.randn(2, 32, 64).half(),)
+
+
 class Trained(nn.Module):
     def __init__(self) -> None:
         super().__init__()
