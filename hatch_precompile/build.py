@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from hatch_precompile.backends import built_here, variants_for_this_machine
+from hatch_precompile.backends import backend, built_here, by_own_names, variants_for_this_machine
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.writer import built_with, part_of, write_bundle, write_runtime
 from hatch_precompile.capture.parent import CHILD as CAPTURE
@@ -106,14 +106,14 @@ def build_bundle(
     variants = built_here(config.variants)
     if others := [name for name in config.variants if name not in variants]:
         report(f"left out, for another kind of machine: {', '.join(others)}")
-        config = replace(config, variants=tuple(variants))
+    config = replace(config, variants=tuple(by_own_names(variants, table)))
     require_variants(config)
     try:
         with (
             stopping_children(),
             collected() as events,
             within_memory(memory),
-            children_preloaded(verify=config.verify),
+            children_preloaded(verify=bool(config.verify)),
         ):
             build = _Build(config, source_roots, work, report, shard, headers, files, root or Path.cwd())
             built, captures = build.run(table, reuse)
@@ -183,6 +183,7 @@ class _Build:
         require_known_torch(str(torch.__version__))
         self._compare_with_matrix(str(torch.__version__))
         variants = variants_for_this_machine(self.config.variants, table)
+        self._require_hardware(variants)
         if self.part is not None and any("cuda" in each.devices for each in self.entrypoints):
             raise BuildError("entrypoints for GPUs are built in one piece: leave the shards out")
         lay_out(self.files, self.config.package, self.site)
@@ -202,6 +203,8 @@ class _Build:
             libraries = self._write(captures, variants, torch)
             # What is left out may have served what others call.
             unproven = captures if len(again) < len(failed) else again
+        if self.config.verify == "run":  # which the manifest says
+            libraries = self._write(captures, variants, torch, run=True)
         size = sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
         seconds = time.perf_counter() - started
         entries = sum(captured.entries for _, captured, _ in captures)
@@ -213,7 +216,22 @@ class _Build:
         self._say(text, Event(step="built", text=text, seconds=round(seconds, 3)))
         return BuiltBundle(self.directory, libraries, str(torch.__version__), compiled), captures
 
-    def _write(self, captures: list[CaptureOf], variants: list[Variant], torch: Any) -> list[Path]:
+    def _require_hardware(self, variants: list[Variant]) -> None:
+        """Raise BuildError for `verify = "run"` where a variant cannot be run."""
+        if self.config.verify != "run":
+            return
+        for each in variants:
+            owner = backend(each.backend)
+            if not owner.runs_here(each):
+                raise BuildError(
+                    f'verify = "run": the first {owner.hardware} here does not run {each.name}, '
+                    "or there is none; build where one does, or set verify = true, which runs no kernel"
+                )
+
+    def _write(
+        self, captures: list[CaptureOf], variants: list[Variant], torch: Any, *, run: bool = False
+    ) -> list[Path]:
+        """run: whether kernels for GPUs were run"""
         bundle = self.directory / "bundle"
         shutil.rmtree(bundle, ignore_errors=True)
         there = {entrypoint.name for entrypoint, *_ in captures}
@@ -223,7 +241,7 @@ class _Build:
         versions = _built_with(torch)
         if any(captured.gpu for _, captured, _ in captures):
             versions["cuda"] = str(torch.version.cuda)
-        return write_bundle(bundle, captures, variants, versions, self.part, left_out)
+        return write_bundle(bundle, captures, variants, versions, self.part, left_out, run=run)
 
     def _say(self, text: str, event: Event) -> None:
         self.report(text)
@@ -332,6 +350,7 @@ class _Build:
                     with_gradients=captured.with_gradients,
                     cases=captured.cases,
                     shared=self.work / "shared",
+                    run=self.config.verify == "run",
                 )
                 require_hits(entrypoint, results)
             except VerifyError as error:

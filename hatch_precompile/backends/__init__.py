@@ -15,10 +15,12 @@ __all__ = [
     "backend",
     "backends_of",
     "built_here",
+    "by_own_names",
     "every",
     "is_for_gpus",
     "known",
     "most_demanding",
+    "runs_here",
     "variants_for_this_machine",
 ]
 
@@ -55,6 +57,11 @@ def is_for_gpus(name: str) -> bool:
     return name in known("cuda")
 
 
+def runs_here(name: str) -> bool:
+    """Whether this machine runs code for a variant."""
+    return any(each.runs_here(each.variant(name)) for each in backends_of(name))
+
+
 def most_demanding(names: Collection[str]) -> Iterator[str]:
     """Of these variants the most demanding of each backend, where it is not for any machine."""
     return filter(None, (each.most_demanding(names) for each in every()))
@@ -67,6 +74,16 @@ def built_here(names: Sequence[str]) -> list[str]:
     owners = {name: [each for each in every() if name in each.variants] for name in names}
     left = [name for name in names if not owners[name] or any(here in each.machines for each in owners[name])]
     return left or list(names)
+
+
+def by_own_names(names: Sequence[str], table: str = "") -> list[str]:
+    """The declared variants, in the place of "cuda-native" that for the GPU here. Raises ConfigError where
+    there is none. table: where the author wrote them"""
+    try:
+        found = [owners[0].own_name(name) if (owners := backends_of(name)) else name for name in names]
+    except ConfigError as error:
+        raise ConfigError(f"{table}.variants: {error}" if table else f"variants: {error}") from None
+    return list(dict.fromkeys(found))
 
 
 def variants_for_this_machine(names: Sequence[str], table: str = "") -> list[Variant]:

@@ -156,6 +156,14 @@ class Backend(ABC):
     def native_variant(self, capabilities: Collection[str]) -> Variant:
         """That for a machine which has these: never more than can be asked for where a wheel runs."""
 
+    def own_name(self, name: str) -> str:
+        """Of a variant; of `native`, where that stands for one of the others, the name of that."""
+        return name
+
+    def runs_here(self, variant: Variant) -> bool:
+        """Whether this machine runs code for a variant that it builds."""
+        return not self.missing(variant)
+
     def missing(self, variant: Variant) -> list[str]:
         """What this machine lacks to run a variant, which can then not be verified here."""
         here = self.capabilities()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from hatch_precompile.backends import known
 from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, OutsideError
@@ -46,6 +47,7 @@ __all__ = [
     "guards_of",
     "heads_of",
     "importable",
+    "for_gpus",
     "only_for_gpus",
     "verified",
     "with_entrypoint",
@@ -274,6 +276,25 @@ def entrypoints_of(found: list[FoundManifest], name: str | None) -> list[tuple[s
         for bundle in bundles
         for record in bundle.manifest.entrypoints
         if name in (None, record.name) and record.name not in only_for_gpus([bundle])
+    ]
+
+
+def for_gpus(found: list[FoundManifest], name: str | None) -> list[tuple[str, Entrypoint, list[str]]]:
+    """What was compiled for GPUs, or the one of that name: with its package and the variants, the highest
+    last."""
+    return [
+        (bundle.package, _entrypoint(bundle, record), [each for each in known("cuda") if each in variants])
+        for bundle in found
+        for record in bundle.manifest.entrypoints
+        if name in (None, record.name)
+        and (
+            variants := {
+                each.gpu.variant
+                for n in record.frames
+                for each in bundle.manifest.frames[n].entries
+                if each.gpu is not UNSET
+            }
+        )
     ]
 
 

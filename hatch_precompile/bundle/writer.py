@@ -53,11 +53,13 @@ def write_bundle(
     versions: Mapping[str, str],
     part: Part | None = None,
     left_out: Sequence[LeftOutRecord] = (),
+    *,
+    run: bool = False,
 ) -> list[Path]:
     """Merge the captures into `directory` and write the manifest. Returns the shared libraries.
 
     versions: see `built_with`; part: of which entrypoints these are some, where the wheel is for a shard;
-    left_out: entrypoints that failed.
+    left_out: entrypoints that failed; run: whether the build has run what is for GPUs.
 
     Frames that several entrypoints share (a decorator's wrapper) become one, with the entries of all. So do
     those of an entrypoint that is captured for CPUs and for GPUs; its captures follow each other.
@@ -69,7 +71,7 @@ def write_bundle(
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "built_with": dict(versions),
-        "variants": [_variant(each) for each in variants],
+        "variants": [_variant(each, run=run) for each in variants],
         "entrypoints": writer.entrypoints,
         "frames": writer.frames,
         "graphs": writer.graphs,
@@ -211,10 +213,10 @@ class _Writer:
         return number
 
 
-def _variant(variant: Variant) -> VariantRecord:
+def _variant(variant: Variant, *, run: bool) -> VariantRecord:
     record = VariantRecord(variant.name, variant.backend, list(variant.requires))
     device = backend(variant.backend).device
-    return record if device == "cpu" else replace(record, device=device, run=False)
+    return record if device == "cpu" else replace(record, device=device, run=run)
 
 
 def _rounded(captured: Capture) -> dict[str, str]:

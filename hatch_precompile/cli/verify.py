@@ -11,7 +11,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from hatch_precompile.bundle.reader import entrypoints_of, importable, only_for_gpus
+from hatch_precompile.backends import runs_here
+from hatch_precompile.bundle.reader import FoundManifest, entrypoints_of, for_gpus, importable, only_for_gpus
 from hatch_precompile.cli.printing import note, say, table
 from hatch_precompile.errors import BuildError, VerifyError
 
@@ -34,18 +35,22 @@ def verify(wheel_or_package: str, entrypoint: str | None, timeout: float, as_jso
     """Run every sample of WHEEL_OR_PACKAGE in a clean process, from the bundle and without it.
 
     The functions that make the samples are the ones the wheel was built with; they, torch and the wheel's
-    dependencies have to be importable here. Exits with 1 if a sample misses or disagrees with eager code.
+    dependencies have to be importable here. What is for GPUs is run where there is one. Exits with 1 if a
+    sample misses or disagrees with eager code.
     """
     try:
         with importable(wheel_or_package) as (found, paths), tempfile.TemporaryDirectory() as work:
+            runs = _runs(found, entrypoint)
             reports = [
-                _report(package, each, paths, Path(work, str(number)), timeout)
-                for number, (package, each) in enumerate(entrypoints_of(found, entrypoint))
+                _report(package, each, variant, paths, Path(work, str(number)), timeout)
+                for number, (package, each, variant) in enumerate(runs)
             ]
     except BuildError as error:
         raise click.UsageError(str(error)) from error
+    called = {each.name for _, each, _ in runs}
     for name in only_for_gpus(found):
-        note(f"{name}: for GPUs only, and not called")
+        if name not in called and entrypoint in (None, name):
+            note(f"{name}: for GPUs only, of which none here runs it, and not called")
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:
@@ -54,7 +59,21 @@ def verify(wheel_or_package: str, entrypoint: str | None, timeout: float, as_jso
         raise SystemExit(1)
 
 
-def _report(package: str, entrypoint: Any, paths: list[Path], work: Path, timeout: float) -> dict[str, Any]:
+def _runs(found: list[FoundManifest], name: str | None) -> list[tuple[str, Any, str]]:
+    """Packages, entrypoints, and for which variant each is run: "" for a CPU's."""
+    here = [
+        (package, each, variant)
+        for package, each, variants in for_gpus(found, name)
+        if (variant := next((v for v in reversed(variants) if runs_here(v)), None))
+    ]
+    if name is not None and here and name in only_for_gpus(found):
+        return here
+    return [*((package, each, "") for package, each in entrypoints_of(found, name)), *here]
+
+
+def _report(
+    package: str, entrypoint: Any, variant: str, paths: list[Path], work: Path, timeout: float
+) -> dict[str, Any]:
     from hatch_precompile.verify.parent import run_samples
 
     def on_event(event: Any) -> None:
@@ -64,12 +83,21 @@ def _report(package: str, entrypoint: Any, paths: list[Path], work: Path, timeou
     samples: list[Any] = []
     problem = ""
     try:
-        samples = run_samples(entrypoint, package, paths=paths, work=work, timeout=timeout, on_event=on_event)
+        samples = run_samples(
+            *(entrypoint, package),
+            paths=paths,
+            work=work,
+            timeout=timeout,
+            on_event=on_event,
+            variant=variant,
+            run=bool(variant),
+        )
     except VerifyError as error:
         problem = str(error)
     return {
         "package": package,
         "entrypoint": entrypoint.name,
+        **({"variant": variant} if variant else {}),
         "problem": problem,
         "samples": msgspec.to_builtins(samples),
     }
@@ -80,6 +108,8 @@ def _show(reports: list[dict[str, Any]]) -> None:
     problems = []
     for report in reports:
         label = f"{report['package']}:{report['entrypoint']}"
+        if "variant" in report:
+            label += f" ({report['variant']})"
         if report["problem"]:
             rows.append([label, None, None, "not run", None])
             problems.append(report["problem"])

@@ -212,8 +212,9 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     require_torch: Literal["exact", "none"] = "exact"
     """`"exact"` adds `torch==<version built with>` to the wheel's requirements, `"none"` does not."""
 
-    verify: bool = True
-    """Whether the build [verifies](building.md#verification) the finished bundle."""
+    verify: Annotated[bool | Literal["run"], Meta(description='true, false or "run"')] = True
+    """Whether the build [verifies](building.md#verification) the finished bundle. `"run"`: what is for
+    [GPUs](cuda.md) by running it on one, without which the build stops."""
 
     on_error: Literal["fail", "warn"] = "fail"
     """What happens if an entrypoint cannot be captured or verified. `"warn"` leaves it out, with a line that

@@ -54,7 +54,7 @@ def render(
         graphs=len(manifest["graphs"]),
         checks=sum(entry["checks"] for frame in manifest["frames"] for entry in frame["entries"]),
         total=sum(file.stat().st_size for file in bundle.rglob("*") if file.is_file()),
-        verified=config.verify,
+        verified=bool(config.verify),
         warnings=list(_warnings(manifest, events)),
         misses=[expected_misses(entrypoint, captured) for entrypoint, captured in captures],
         timeline=timeline(events),

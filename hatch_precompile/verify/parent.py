@@ -30,7 +30,8 @@ class Request(msgspec.Struct, frozen=True):
 
     outcome: a file to write; variant: whose libraries run, or empty for the one this machine chooses;
     with_gradients: samples, counted from 0, that are called with gradients on, too; cases: calls of samples
-    in other sizes; hidden: folders from which nothing may be imported, whatever says so in this environment
+    in other sizes; hidden: folders from which nothing may be imported, whatever says so in this environment;
+    run: whether what is for a GPU is run on one, or beside what stands in for two
     """
 
     entrypoint: Entrypoint
@@ -40,6 +41,7 @@ class Request(msgspec.Struct, frozen=True):
     with_gradients: list[int] = []
     cases: list[Case] = []
     hidden: list[str] = []
+    run: bool = False
 
 
 class SampleResult(msgspec.Struct, frozen=True):
@@ -84,12 +86,13 @@ def run_samples(
     cases: Sequence[Case] = (),
     hidden: Sequence[Path] = (),
     shared: Path | None = None,
+    run: bool = False,
 ) -> list[SampleResult]:
     """What each sample did in a clean process. Raises VerifyError where none could be run.
 
     paths: where the package with its bundle is found, and then the samples; work: a directory to make;
-    variant: whose libraries run, where it is not for this machine to choose; with_gradients, cases, hidden:
-    see `Request`; shared: a folder for what all verifications of a build may share.
+    variant: whose libraries run, where it is not for this machine to choose; with_gradients, cases, hidden,
+    run: see `Request`; shared: a folder for what all verifications of a build may share.
     """
     empty = work / "empty"
     empty.mkdir(parents=True)
@@ -98,13 +101,22 @@ def run_samples(
     request = work / "request.json"
     outcome = work / "outcome.json"
     asked = Request(
-        entrypoint, package, str(outcome), variant, list(with_gradients), list(cases), [*map(str, hidden)]
+        entrypoint,
+        package,
+        str(outcome),
+        variant,
+        list(with_gradients),
+        list(cases),
+        [*map(str, hidden)],
+        run,
     )
     request.write_bytes(msgspec.json.encode(asked))
     around = Surroundings()
     if is_for_gpus(variant):
         (one,) = variants_for_this_machine([variant])
         around = backend(one.backend).surroundings(one, shared or work)
+        if run:
+            around = Surroundings(forked=False)
     heard: deque[Event] = deque(maxlen=60)
 
     def hear(event: Event) -> None:

@@ -32,7 +32,7 @@ from hatch_precompile.verify.parent import Request, SampleResult
 from hatch_precompile.verify.policies import CallPolicies
 from hatch_precompile.verify.rounding import noise_of_gradients
 
-__all__ = ["run"]
+__all__ = ["Verification", "run"]
 
 _FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "socket.connect"}
 
@@ -44,10 +44,10 @@ _CHANGED = (
 
 def run(request: Request) -> list[SampleResult]:
     """What each sample did. Raises VerifyError, or any BuildError, where none can be run."""
-    return _Verification(request).run()
+    return Verification(request).run()
 
 
-class _Verification:
+class Verification:
     """The samples of one entrypoint, in this process: first from the bundle, then without it."""
 
     def __init__(self, request: Request) -> None:
@@ -57,6 +57,7 @@ class _Verification:
         self.with_gradients = request.with_gradients
         self.cases = request.cases
         self.own = 0  # samples that are none of these
+        self.gpu_variant = ""
         self.noted: set[str] = set()
         # What makes the samples may call the model in ways that no sample does, which `strict` would refuse.
         self.strict, os.environ["HATCH_PRECOMPILE"] = os.environ["HATCH_PRECOMPILE"], "off"
@@ -85,7 +86,7 @@ class _Verification:
 
     def run(self) -> list[SampleResult]:
         _seed()
-        samples = list(samples_of(self.entrypoint))
+        samples = self._samples()
         others = self._calls_that_are_others_when_served(samples)
         graded = [replaced(samples[number], mode="grad") for number in self.with_gradients]
         cases = [replaced(samples[case.sample], resized=case.sizes) for case in self.cases]
@@ -105,6 +106,12 @@ class _Verification:
             else self._beside_eager(target, self._sized(target, sample), result, answers, len(again))
             for target, sample, (result, answers) in zip(again, everything, results, strict=True)
         ]
+
+    def _samples(self) -> list[Sample]:
+        return list(samples_of(self.entrypoint))
+
+    def _targets(self, samples: list[Sample]) -> list[Target]:
+        return find_targets(self.entrypoint, samples)
 
     def _calls_that_are_others_when_served(self, samples: list[Sample]) -> dict[int, Sample]:
         """Calls of the workload, by their number, that get something else where those before them are served
@@ -150,7 +157,7 @@ class _Verification:
     def _targets_again(self, samples: list[Sample]) -> list[Target]:
         """What the samples call, made anew: the first calls may have changed it."""
         if self.entrypoint.workload is None:
-            return find_targets(self.entrypoint, samples)
+            return self._targets(samples)
         again = list(samples_of(self.entrypoint))
         if len(again) != len(samples):
             raise VerifyError(
@@ -165,7 +172,7 @@ class _Verification:
         self._install()
         _seed()
         with self.not_served():
-            targets = find_targets(self.entrypoint, samples)
+            targets = self._targets(samples)
         self.policies.native_guards_early()
         results = [
             self._call(target, self._sized(target, sample), number, len(samples))
@@ -179,8 +186,8 @@ class _Verification:
         """A function that runs eagerly because nobody asks its entries is no miss, so nothing else tells."""
         hits: dict[str, int] = {}
         for entry in self._status()["by_entry"]:
-            if "variant" in entry:
-                continue  # for GPUs
+            if entry.get("variant", "") != self.gpu_variant:
+                continue
             hits[entry["function"]] = hits.get(entry["function"], 0) + entry["hits"]
         unused = [function for function, number in hits.items() if not number]
         if unused:

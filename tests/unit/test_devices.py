@@ -8,7 +8,8 @@ import msgspec
 import pytest
 import torch
 
-from hatch_precompile.backends import known, variants_for_this_machine
+from hatch_precompile.backends import by_own_names, runs_here, variants_for_this_machine
+from hatch_precompile.backends.cuda import BACKEND, first_gpu
 from hatch_precompile.config import Config, load
 from hatch_precompile.config.devices import captured_together, require_variants
 from hatch_precompile.errors import BuildError, ConfigError
@@ -110,8 +111,58 @@ def test_a_workload_is_not_moved() -> None:
         load({"variants": ["cuda-sm90"], "entrypoints": [entrypoint]}, default_package="textmodel")
 
 
+@pytest.mark.parametrize(
+    ("here", "expected"),
+    [((9, 0), ["native", "cuda-sm90"]), ((8, 7), ["native", "cuda-sm86", "cuda-sm90"])],
+)
+def test_cuda_native_is_the_variant_for_the_gpu_here(
+    monkeypatch: pytest.MonkeyPatch, here: tuple[int, int], expected: list[str]
+) -> None:
+    monkeypatch.setattr(first_gpu, "capability", lambda: here)
+    assert by_own_names(["native", "cuda-native", "cuda-sm90"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("here", "said"),
+    [
+        (None, '"cuda-native": there is no GPU here; name a capability, as in "cuda-sm90"'),
+        ((7, 5), '"cuda-native": there is no variant for this GPU, of capability 7.5'),
+    ],
+)
+def test_cuda_native_without_such_a_gpu_is_said(
+    monkeypatch: pytest.MonkeyPatch, here: tuple[int, int] | None, said: str
+) -> None:
+    monkeypatch.setattr(first_gpu, "capability", lambda: here)
+    with pytest.raises(ConfigError) as told:
+        by_own_names(["cuda-native"], PREFIX)
+    assert str(told.value) == f"{PREFIX}.variants: {said}"
+
+
+def test_it_is_for_gpus() -> None:
+    config = configured(["native", "cuda-native"], devices=["cpu", "cuda"])
+    assert captured_together(config.entrypoints[0], config.variants) == [("native",), ("cuda-native",)]
+
+
+@pytest.mark.parametrize(
+    ("here", "runs"),
+    [(None, set()), ((8, 9), {"cuda-sm80", "cuda-sm86", "cuda-sm89"}), ((9, 0), {"cuda-sm90"})],
+)
+def test_what_the_gpu_here_runs(
+    monkeypatch: pytest.MonkeyPatch, here: tuple[int, int] | None, runs: set[str]
+) -> None:
+    monkeypatch.setattr(first_gpu, "capability", lambda: here)
+    assert {name for name in BACKEND.variants if runs_here(name)} == runs
+
+
+def test_verify_may_be_run_and_nothing_else_that_is_no_boolean() -> None:
+    entrypoints = [ONE]
+    assert load({"verify": "run", "entrypoints": entrypoints}, default_package="textmodel").verify == "run"
+    with pytest.raises(ConfigError, match=r'verify: expected true, false or "run", got "always"'):
+        load({"verify": "always", "entrypoints": entrypoints}, default_package="textmodel")
+
+
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is built for CUDA")
-@pytest.mark.parametrize("name", known("cuda"))
+@pytest.mark.parametrize("name", BACKEND.variants)
 def test_a_torch_without_cuda_is_said_before_anything_is_traced(name: str) -> None:
     said = rf'"{name}" cannot be compiled here: torch \S+ is not built for CUDA; require one of https://'
     with pytest.raises(ConfigError, match=said):

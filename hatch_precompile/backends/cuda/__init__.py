@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hatch_precompile.backends.base import Backend, Compiler, Surroundings, Variant
-from hatch_precompile.backends.cuda import standin
-from hatch_precompile.backends.cuda.cards import CARDS, Card
+from hatch_precompile.backends.cuda import first_gpu, standin
+from hatch_precompile.backends.cuda.cards import CARDS, Card, variant_of
 from hatch_precompile.errors import ConfigError
 
 __all__ = ["BACKEND"]
@@ -34,18 +34,19 @@ _NOT_RUN = (
 
 
 class Cuda(Backend):
-    """Its capabilities are those of the GPUs of this machine, as "sm_90"."""
+    """Its capabilities are that of the first GPU of this machine, as "sm_90"."""
 
     name = "cuda"
     device = "cuda"
     machines = frozenset({"x86_64", "AMD64"})
     hardware = "GPU"
     variants = tuple(CARDS)
-    native = ""
+    native = "cuda-native"
     libraries = frozenset({"libtorch_cuda.so"})
 
     def capabilities(self) -> frozenset[str]:
-        return frozenset()
+        found = first_gpu.capability()
+        return frozenset() if found is None else frozenset({"sm_{}{}".format(*found)})
 
     def missing(self, variant: Variant) -> list[str]:
         """Nothing: what is compiled for a GPU is compiled without one."""
@@ -74,7 +75,23 @@ class Cuda(Backend):
         return Variant(name, (f"sm_{CARDS[name].capability}",), dict(_SETTINGS), self.name)
 
     def native_variant(self, capabilities: Collection[str]) -> Variant:
-        raise ConfigError("there is no variant for the GPU of this machine; name its capability")
+        if not capabilities:
+            raise ConfigError(f'"{self.native}": there is no GPU here; name a capability, as in "cuda-sm90"')
+        (own,) = capabilities
+        major, minor = divmod(int(own.removeprefix("sm_")), 10)
+        name = variant_of(major, minor)
+        if name is None:
+            raise ConfigError(
+                f'"{self.native}": there is no variant for this GPU, of capability {major}.{minor}'
+            )
+        return self.variant(name)
+
+    def own_name(self, name: str) -> str:
+        return self.native_variant(self.capabilities()).name if name == self.native else name
+
+    def runs_here(self, variant: Variant) -> bool:
+        found = first_gpu.capability()
+        return found is not None and CARDS[variant.name].is_like(*found)
 
     def wants_hardware(self, error: BaseException) -> bool:
         return isinstance(error, RuntimeError) and any(words in str(error) for words in _NOT_RUN)

@@ -39,6 +39,10 @@ class Card:
             return f"capability {self.major}.{self.minor}"
         return f"capability {self.major}.{self.minor} and above it {self.major}.x"
 
+    def is_like(self, major: int, minor: int) -> bool:
+        """Whether one of that capability runs code for it."""
+        return self.major == major and (self.minor <= minor if major < 9 else self.minor == minor)
+
 
 _GB = 1 << 30
 _MB = 1 << 20
@@ -56,9 +60,5 @@ CARDS = {
 
 def variant_of(major: int, minor: int) -> str | None:
     """The variant whose code a card of that capability runs, and that is nearest to it; None for no such."""
-    fitting = [
-        name
-        for name, card in CARDS.items()
-        if card.major == major and (card.minor <= minor if major < 9 else card.minor == minor)
-    ]
+    fitting = [name for name, card in CARDS.items() if card.is_like(major, minor)]
     return fitting[-1] if fitting else None

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from hatch_precompile.backends.base import Surroundings
 from hatch_precompile.backends.cuda import standin
 from hatch_precompile.backends.cuda.cards import CARDS, Card
+from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError
+from hatch_precompile.verify import on_gpus, parent
 from tests.backends.cuda.test_libraries import needs_cuda
 from tests.conftest import REPOSITORY, Site, build_entrypoints, made_once
 
@@ -29,6 +32,13 @@ ENTRYPOINTS: list[dict[str, Any]] = [
     {"target": "rig.models:scaled", "samples": "rig.models:pairs", "devices": BOTH},
     {"target": "rig.models:ways", "samples": "rig.models:every_way", "devices": ["cuda"]},
     {"target": "rig.models:doubled", "samples": "rig.models:there_already", "devices": ["cuda"]},
+    {
+        "target": "rig.models:Vision",
+        "samples": "rig.models:images",
+        "devices": ["cuda"],
+        "mode": "train",
+    },
+    {"target": "rig.models:Attention", "samples": "rig.models:texts", "devices": ["cuda"]},
     {
         "target": "rig.models:Trained",
         "samples": "rig.models:batches",
@@ -69,6 +79,10 @@ def test_the_build_says_what_was_not_run(place: Path) -> None:
                 hit = f"sample 1/1 on cuda:{gpu}{turn}: hit, 1 kernels launched, and none run"
                 assert f"scaled: verify {variant}: {hit}" in log
     assert "net: verify cuda-sm90: sample 1/1 at batch 64 on cuda:1: hit, " in log
+    for name in ("vision", "attention"):  # torch's own kernels between ours are passed over
+        for variant in ("cuda-sm80", "cuda-sm90"):
+            assert f"{name}: verify {variant}: sample 1/" in log
+    assert "up to where torch itself would compute" not in log
     assert "trained: verify cuda-sm90: sample 1/1 on cuda:0: hit, " in log
     assert "scaled: verify native: sample 1/1: hit, largest difference from eager" in log
 
@@ -142,11 +156,56 @@ def test_an_explanation_has_the_reason(place: Path) -> None:
 
 def test_where_there_is_no_gpu_nothing_is_said_or_opened(place: Path) -> None:
     seen = play(place, "without", None)
-    assert seen["hits"] == {"net": 1, "scaled": 1, "ways": 0, "doubled": 0, "trained": 0}
+    assert seen["hits"] == {
+        "net": 1,
+        "scaled": 1,
+        **dict.fromkeys(("ways", "doubled", "vision", "attention", "trained"), 0),
+    }
     assert (seen["said"], seen["opened"], seen["compilers"]) == ([], False, [])
     assert seen["variant"] == "native" and not seen["backend"]
     assert seen["not run"] == ["cuda-sm80", "cuda-sm90"]
     assert any("is on the CPU" in reason or "cuda" in reason for reason in seen["reasons"])
+
+
+def test_where_it_is_to_be_run_and_there_is_no_gpu_the_build_stops(tmp_path: Path) -> None:
+    said = 'verify = "run": the first GPU here does not run cuda-sm90, or there is none; build where one does'
+    with pytest.raises(BuildError, match=said):
+        build_entrypoints(
+            "rig", ENTRYPOINTS[2:3], HERE, tmp_path / "work", variants=["cuda-sm90"], verify="run"
+        )
+
+
+def test_what_is_to_be_run_calls_the_kernels(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here what stands in for a GPU is taken for one, and refuses."""
+    card = standin.environment_with(standin.build(place / "standin"), CARDS["cuda-sm90"])
+    monkeypatch.setattr(parent, "Surroundings", lambda **_: Surroundings(card, forked=False))
+    entrypoint = Entrypoint(target="rig.models:scaled", samples="rig.models:pairs", name="scaled")
+    (result,) = parent.run_samples(
+        *(entrypoint, "rig"),
+        paths=[place / "work/installed"],
+        work=tmp_path / "work",
+        timeout=300,
+        on_event=lambda event: None,
+        variant="cuda-sm90",
+        run=True,
+    )
+    assert result.problem.startswith("sample 1/1 from the bundle raised ")
+    assert "operation not supported" in result.problem
+
+
+def test_a_graph_that_fails_is_noted() -> None:
+    """Eager code answers then, which says nothing of the library."""
+
+    class Failed(RuntimeError):
+        def __init__(self, instead: BaseException, *, rerun: bool) -> None:
+            super().__init__(str(instead))
+            self.rerun = rerun
+
+    found = on_gpus._noted(Failed)
+    wrong = ValueError("a size")
+    assert Failed(wrong, rerun=True).rerun and found == [wrong]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_precompile.backends.cuda import headers, standin
+from hatch_precompile.backends.cuda import first_gpu, headers, standin
 from hatch_precompile.backends.cuda.cards import CARDS
 from hatch_precompile.errors import BuildError
 from tests.backends.cuda.test_libraries import needs_cuda
@@ -55,6 +55,15 @@ def test_a_process_keeps_it_from_what_it_starts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("LD_PRELOAD", "/folder/libcuda.so.1")
     standin.settle()
     assert "LD_PRELOAD" not in os.environ
+
+
+@needs_cuda
+def test_it_is_the_gpu_here_where_it_is_preloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert first_gpu.capability() is None
+    environment = standin.environment_with(standin.build(tmp_path), CARDS["cuda-sm89"])
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert first_gpu.capability() == (8, 9)
 
 
 _SEEN = """
