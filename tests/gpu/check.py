@@ -48,7 +48,12 @@ def steps() -> list[str]:
     """In the order of their worth, should the time end."""
     agree = [f"agree:{name}" for name in ENTRYPOINTS]
     cold = [f"cold:{name}:{how}" for name in TIMED for how in ("ours", "eager", "compile")]
-    return ["about", *agree, *OF_SEVERAL, *(f"time:{name}" for name in TIMED), *cold, "same"]
+    of_aoti = [f"{step}:{name}{more}" for name in TIMED for step, more in _OF_AOTI]
+    return ["about", *agree, *OF_SEVERAL, *(f"time:{name}" for name in TIMED), *cold, "same", *of_aoti]
+
+
+# A package of AOTInductor's, made, called first in a fresh process, and timed beside ours.
+_OF_AOTI = (("pack", ""), ("cold", ":aoti"), ("time", ":aoti"))
 
 
 # -- in the process of a step ------------------------------------------------------------------------
@@ -312,15 +317,37 @@ def imports() -> dict[str, Any]:
     return {"served": hits() == 1, "compilers": loaded, "started": started}
 
 
-def timed(name: str) -> dict[str, Any]:
+def packed(name: str) -> Path:
+    """Where AOTInductor's package of a model is, beside the results."""
+    return Path(os.environ["GAUGE_PACKED"], f"gauge-{name}.pt2")
+
+
+def pack(name: str) -> dict[str, Any]:
+    """A package of AOTInductor's, and the seconds that it takes."""
+    import torch
+
+    if on_a_stand_in():
+        return {"left out": "AOTInductor runs kernels to choose among them"}
+    call, inputs, context = made(name)
+    started = time.perf_counter()
+    with eagerly(), context():
+        exported = torch.export.export(call, inputs)
+        torch._inductor.aoti_compile_and_package(exported, package_path=str(packed(name)))
+    return {"seconds": round(time.perf_counter() - started, 1), "bytes": packed(name).stat().st_size}
+
+
+def timed(name: str, other: str = "compile") -> dict[str, Any]:
     """Microseconds of a call until the GPU is done with it, and until it returns: the least of five rounds,
-    the ways by turns."""
+    the ways by turns. other: `compile` or `aoti`"""
     import torch
 
     call, inputs, context = made(name)
     if on_a_stand_in():
         return {"left out": "nothing is computed on a stand-in"}
-    compiled = torch.compile(copy.deepcopy(call), dynamic=False)
+    if other == "aoti":
+        compiled = torch._inductor.aoti_load_package(str(packed(name)))
+    else:
+        compiled = torch.compile(copy.deepcopy(call), dynamic=False)
     with eagerly(), context():
         for _ in range(5):
             compiled(*inputs)
@@ -343,13 +370,13 @@ def timed(name: str) -> dict[str, Any]:
             torch.cuda.synchronize()
         return begin.elapsed_time(end) * 10, statistics.median(host) * 1e6
 
-    rounds: dict[str, list[tuple[float, float]]] = {"ours": [], "eager": [], "compile": []}
+    rounds: dict[str, list[tuple[float, float]]] = {"ours": [], "eager": [], other: []}
     with context():
         for _ in range(5):
             rounds["ours"].append(measure(call))
             with eagerly():
                 rounds["eager"].append(measure(call))
-                rounds["compile"].append(measure(compiled))
+                rounds[other].append(measure(compiled))
     return {
         way: {"call": round(min(one for one, _ in found), 2), "host": round(min(two for _, two in found), 2)}
         for way, found in rounds.items()
@@ -370,7 +397,11 @@ def cold(name: str, way: str) -> dict[str, Any]:
         if way != "ours":
             stack.enter_context(eagerly())
         with context():
-            (torch.compile(call) if way == "compile" else call)(*inputs)
+            if way == "compile":
+                call = torch.compile(call)
+            elif way == "aoti":
+                call = torch._inductor.aoti_load_package(str(packed(name)))
+            call(*inputs)
         torch.cuda.synchronize()
     return {"seconds": round(time.perf_counter() - started, 4), "hits": hits() if way == "ours" else 0}
 
@@ -440,7 +471,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as site:
         with zipfile.ZipFile(asked.wheel) as archive:
             archive.extractall(site)
-        environment = {**os.environ, "PYTHONPATH": f"{site}:{REPOSITORY}", "HATCH_PRECOMPILE": "strict"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{site}:{REPOSITORY}",
+            "HATCH_PRECOMPILE": "strict",
+            "GAUGE_PACKED": str(asked.results.resolve().parent),
+        }
         if asked.stand_in:
             sys.path.insert(0, str(REPOSITORY))
             from hatch_precompile.backends.cuda import standin

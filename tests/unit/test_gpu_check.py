@@ -26,7 +26,7 @@ def script() -> Any:
 def test_each_step_has_a_function() -> None:
     check = script()
     named = {step.partition(":")[0] for step in check.steps()}
-    assert {"about", "agree", "cold", "time", "same", *check.OF_SEVERAL} == named
+    assert {"about", "agree", "pack", "cold", "time", "same", *check.OF_SEVERAL} == named
     for name in named - {"time"}:
         assert callable(getattr(check, name))
 
@@ -49,3 +49,40 @@ def test_what_was_done_is_not_done_again_and_what_fails_is_kept(tmp_path: Path) 
     assert found[first] == {"done": True}
     assert "No module named 'gauge'" in found[second]["failed"]
     assert len(done.stdout.splitlines()) == 1
+
+
+def report(results: dict[str, Any]) -> str:
+    spec = importlib.util.spec_from_file_location("gpu_report", TESTS.parent / "benchmarks/gpu.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return "\n".join(module.page(results))
+
+
+def test_its_results_are_told_beside_the_goals() -> None:
+    found = report(
+        {
+            "about": {"card": "a card", "stand-in": False},
+            "agree:encoder": {"served": True, "agrees": True},
+            "sizes": {"2": {"served": True, "agrees": False}},
+            "time:encoder": {
+                "ours": {"call": 100.0, "host": 20.0},
+                "eager": {"call": 200.0, "host": 90.0},
+                "compile": {"call": 90.0, "host": 40.0},
+            },
+            "cold:encoder:ours": {"seconds": 0.1},
+            "cold:encoder:compile": {"seconds": 5.0},
+        }
+    )
+    assert "| encoder | call | compile | 1.11 | 1.05 | missed |" in found
+    assert "| encoder | host | compile | 0.50 | 1.0 | met |" in found
+    assert "| encoder | first answer | compile | 0.02 | 0.1 | met |" in found
+    assert found.endswith("6 steps done, 1 of them with something wrong: sizes")
+    assert "stand-in" not in found
+
+
+def test_what_a_stand_in_said_is_no_result() -> None:
+    left_out = {"left out": "nothing is computed on a stand-in"}
+    found = report({"about": {"card": "a card", "stand-in": True}, "time:encoder": left_out})
+    assert found.startswith("Without a GPU: on a stand-in, which computes nothing. No time was measured.")
+    assert "|" not in found
