@@ -136,10 +136,10 @@ def compared(
     """A call from the wheel beside eager code's; on a stand-in whether it is served, and its launches."""
     before = hits()
     if on_a_stand_in():
-        from hatch_precompile.backends.cuda import standin
+        from hatch_precompile.backends.cuda import BACKEND
 
         ended = ""
-        with standin.launches_recorded() as launches:
+        with BACKEND.launches_recorded() as launches:
             try:
                 with context():
                     call(*inputs)
