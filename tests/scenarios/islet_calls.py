@@ -18,6 +18,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "layers": (model.layers, model.of_layers),
     "fixed": (model.fixed, model.of_layers),
     "narrow": (model.Narrow, model.of_narrow),
+    "half": (model.Half, model.of_half),
     "integers": (lambda: model.integers, model.of_integers),
     "extremes": (lambda: model.extremes, model.of_extremes),
     "branched": (lambda: model.branched, model.of_branched),

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Site, build_entrypoints, made_once
+from tests.support.hardware import about_x86
+
+pytestmark = about_x86("weights packed for oneDNN,")
 
 HERE = Path(__file__).parent
 TABLES = [

@@ -1,7 +1,4 @@
-"""Small models, one of each kind that another processor may compute otherwise.
-
-None asks torch for float16 or `_int_mm`: emulated, eager code of those fails, as it looks for the processor.
-"""
+"""Small models, one of each kind that another processor may compute otherwise."""
 
 from __future__ import annotations
 
@@ -46,11 +43,13 @@ def of_layers():
 class Narrow(nn.Module):
     """All of bfloat16."""
 
+    kind = torch.bfloat16
+
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.first, self.second = nn.Linear(64, 96), nn.Linear(96, 16)
-        self.to(torch.bfloat16)
+        self.to(self.kind)
 
     def forward(self, x):
         return torch.tanh(self.second(torch.sigmoid(self.first(x))) * 2)
@@ -58,6 +57,19 @@ class Narrow(nn.Module):
 
 def of_narrow():
     return [(torch.randn(8, 64, dtype=torch.bfloat16),)]
+
+
+class Half(Narrow):
+    """All of float16."""
+
+    kind = torch.float16
+
+    def forward(self, x):
+        return Narrow.forward(self, x) + 1
+
+
+def of_half():
+    return [(torch.randn(8, 64, dtype=torch.float16),)]
 
 
 class Trained(nn.Module):
@@ -76,7 +88,7 @@ def of_trained():
 
 def integers(x, weight, scale):
     """A product of int8, and weights of int8 that are made numbers again."""
-    exact = x.int() @ weight.int()
+    exact = torch._int_mm(x, weight)
     return exact, (exact.float() * scale).to(torch.bfloat16), (x.float() @ (weight.float() * scale))
 
 
