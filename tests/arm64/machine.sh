@@ -91,10 +91,9 @@ enter() {
     mount --rbind /dev "$dir/dev"
     mount --bind "$repository" "$dir/checkout"
     cpu_files
-    # G_SLICE: else children of a fork wait for ever, now and then, for a lock of QEMU 7.2's. Not exec: a shell stays the first process, which sees to the end of those that lost their parent.
+    # Not exec: a shell stays the first process, which sees to the end of those that lost their parent.
     chroot "$dir" env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8 \
         CXX="${CXX:-/opt/cross/usr/bin/aarch64-linux-gnu-g++}" QEMU_CPU="${QEMU_CPU:-max,sve=off}" PYTHONDONTWRITEBYTECODE=1 \
-        G_SLICE=always-malloc \
         sh -c 'cd /checkout && exec "$@"' - "$@"
 }
 
