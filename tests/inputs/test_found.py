@@ -157,6 +157,16 @@ def test_what_is_looked_at_needs_no_second_check() -> None:
     assert [code.co_code for code in one] == [code.co_code for code in two]
 
 
+def test_text_that_the_trace_has_made_is_from_nowhere() -> None:
+    def said(x: torch.Tensor, there: Any) -> torch.Tensor:
+        text = f"{x.shape[0]}"  # noqa: F841
+        return x * 2.0
+
+    x = torch.ones(3, 4)
+    torch._dynamo.mark_dynamic(x, 0)
+    assert captured(said, x, None).loaded()() == ""
+
+
 HERE, ITEMS, NAMED, WEIGHT = Plain(), [1.0], {"a": 1.0}, torch.ones(4)
 LAYER = torch.nn.Linear(4, 4)
 

@@ -36,7 +36,8 @@ def _pushed(own: Callable[..., Any]) -> Callable[..., Any]:
 def note_found(variable: Any) -> None:
     """Keep a variable of dynamo's that nothing has looked at so far."""
     if not variable.is_realized():
-        assumed().found[variable.source] = variable
+        if variable.source is not None:  # else it is text that the trace has made
+            assumed().found[variable.source] = variable
     elif (of_class := vars(variable).get("source_fn")) is not None:  # a method
         assumed().found[of_class] = variable
 
