@@ -174,7 +174,7 @@ def test_globals_that_are_no_modules() -> None:
 
 def test_an_object_that_must_be_another_one_and_is_not_reached() -> None:
     root, _ = tree({"n": 1.0})
-    with pytest.raises(Unsupported, match=r"the trace needs .* to be another object than others"):
+    with pytest.raises(Unsupported, match=r"whether .* is the same object as others counts in the trace"):
         lower_guards(root, globals(), {}, Dependencies(apart=(("L['x']", "L['y']"),)))
 
 

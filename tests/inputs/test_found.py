@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from hatch_precompile.errors import Unsupported
 from tests.inputs import things
 from tests.inputs.asked import rows
 from tests.inputs.capturing import captured
@@ -155,6 +156,18 @@ def test_what_is_looked_at_needs_no_second_check() -> None:
     there.gain = 2.0  # type: ignore[attr-defined]
     one, two = (captured(call, rows(), there).data["guard"] for call in (scaled, found_too))
     assert [code.co_code for code in one] == [code.co_code for code in two]
+
+
+def test_below_an_iterator() -> None:
+    def each(x: torch.Tensor, there: Any) -> torch.Tensor:
+        for one in there:
+            one.gain  # noqa: B018
+        return x * 2.0
+
+    there = Plain()
+    there.gain = [1.0]  # type: ignore[attr-defined]
+    with pytest.raises(Unsupported, match="tuple_iterator"):
+        captured(each, rows(), iter((there,)))
 
 
 def test_text_that_the_trace_has_made_is_from_nowhere() -> None:

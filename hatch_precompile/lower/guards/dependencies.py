@@ -85,7 +85,7 @@ def _reached(source: str, by_source: Reached) -> Variable | Constant:
     """The variable with what dynamo reaches by that name."""
     if source not in by_source:
         raise Unsupported(
-            f"the trace needs {source} to be another object than others, and no guard reaches it",
+            f"whether {source} is the same object as others counts in the trace, and no guard reaches it",
             advice="Pass it as an argument, or make it an attribute of the model.",
         )
     return by_source[source]

@@ -78,14 +78,15 @@ def _guard(source: Any, frame: Any) -> None:
     from torch._dynamo.source import AttrSource, DictGetItemSource, LocalSource
     from torch._guards import GuardSource
 
+    if source.is_ephemeral() or source.guard_source is GuardSource.CONSTANT:
+        return  # that is no place
     if type(source) is LocalSource and source.local_name not in frame.f_code.co_freevars:
         return  # the frame has it
     if type(source) is AttrSource:
         own = dict_of(value_of(source.base, frame))
         if is_a(own, dict) and source.member in own:  # where it is gone, its class may answer for it
             source = DictGetItemSource(AttrSource(source.base, "__dict__"), source.member)
-    if not source.is_ephemeral() and source.guard_source is not GuardSource.CONSTANT:  # those are no places
-        install_guard(source.make_guard(_reach))
+    install_guard(source.make_guard(_reach))
 
 
 def _reach(builder: Any, guard: Any) -> None:

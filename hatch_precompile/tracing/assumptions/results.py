@@ -184,7 +184,9 @@ def guard_on_attribute(source: Any, name: str) -> None:
 
 def value_of(source: Any, frame: Any) -> Any:
     """What is at one of dynamo's sources. frame: dynamo's translator of the outermost one"""
-    return source.get_value({"G": frame.f_globals, "L": frame.f_locals}, {}, {})
+    from torch._dynamo.guards import _get_closure_vars
+
+    return source.get_value({"G": frame.f_globals, "L": frame.f_locals}, dict(_get_closure_vars()), {})
 
 
 def closure_of(function: FunctionType) -> tuple[Any, ...]:
