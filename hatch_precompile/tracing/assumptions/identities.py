@@ -143,12 +143,19 @@ def _met_again(own: Callable[..., Any]) -> Callable[..., Any]:
     """An object that comes from two places has one variable. That it has to be one is guarded where both are
     below the frame's variables, or both below its globals."""
 
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import is_from_skip_guard_source
+
     def make_dupe_guard(here: Any, before: Any) -> Any:
         guard = own(here, before)
         if guard is None and before is not None and before != here:
-            for source in (here, before):
-                _keep_in_tree(source)
-            assumed().same.add((before.name, here.name))
+            places = [each for each in (before, here) if not is_from_skip_guard_source(each)]
+            if len(places) == 1:  # the other is the standard library's, and taken for constant
+                install_guard(places[0].make_guard(GuardBuilder.ID_MATCH))
+            elif places:
+                for each in places:
+                    _keep_in_tree(each)
+                assumed().same.add((before.name, here.name))
         return guard
 
     return make_dupe_guard

@@ -121,12 +121,15 @@ def _note_plain(items: dict[Any, Any], key: Any) -> None:
 def _same_key(own: Callable[..., Any]) -> Callable[..., Any]:
     """Dynamo finds a class or a function among the keys and does not guard that it is there, but only what
     lies at its place. Where its variable is realized, it does."""
+    from torch._dynamo.source import is_from_skip_guard_source
 
     def __eq__(self: Any, other: Any) -> Any:  # noqa: N807
         same = own(self, other)
         if same is True and self.vt is not other.vt:
-            self.vt.realize()
-            other.vt.realize()
+            for variable in (self.vt, other.vt):
+                # Of what the standard library's modules have dynamo takes all for constant.
+                if not (variable.source and is_from_skip_guard_source(variable.source)):
+                    variable.realize()
         return same
 
     return __eq__
