@@ -167,7 +167,7 @@ class _Writer:
             settings = Name("gpu_settings").call()
             expected = literal(torch_private.gpu_settings())
             self.text.require(settings.equals(expected), "PROCESS_STATE")
-        tensors = require_tensors(self.text, self._tensors, self.root.relations, on_gpu=self.on_gpu)
+        tensors = require_tensors(self.text, self._tensors, on_gpu=self.on_gpu)
         for relation in self.root.relations:
             self._relation(relation)
         for leaf in self.root.epilogue:

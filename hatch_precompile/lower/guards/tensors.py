@@ -11,7 +11,7 @@ from hatch_precompile.lower.guards.checks import Check
 from hatch_precompile.lower.guards.expressions import Constant, Name, TensorsAgree, Variable, literal
 from hatch_precompile.lower.guards.text import GuardText, type_of, unsupported
 from hatch_precompile.lower.names import Namer
-from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
+from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 from hatch_precompile.tracing.tensors import dispatch_key_set
 
 __all__ = ["CheckedTensor", "TensorGroup", "TensorSpec", "distinguish", "require_tensors"]
@@ -76,32 +76,21 @@ def distinguish(text: GuardText, leaf: Leaf, variable: Variable | Constant) -> N
 
 
 def require_tensors(
-    text: GuardText, tensors: list[CheckedTensor], relations: list[Relation], *, on_gpu: bool = False
+    text: GuardText, tensors: list[CheckedTensor], *, on_gpu: bool = False
 ) -> tuple[TensorGroup, ...]:
     """Write the checks of all tensors; returns the groups, in the order of their names T0, T1, ...
 
-    TensorGuards refuses an object it meets twice. For the tensors that dynamo requires to be distinct
-    that is the check itself; others that were one object at the build are kept in groups apart. on_gpu: a
-    group is for whichever GPU its tensors are on, and all groups for the same one.
+    TensorGuards refuses an object it meets twice: what was one object at the build is in groups apart.
+    on_gpu: a group is for whichever GPU its tensors are on, and all groups for the same one.
     """
-    distinct = {
-        id(node)
-        for relation in relations
-        if relation.kind == "no_tensor_aliasing_guard"
-        for group in relation.nodes
-        for node in group
-    }
     groups: list[list[CheckedTensor]] = []
     for item in tensors:
-        apart = id(item[0]) in distinct
         for group in groups:
-            same_kind = (id(group[0][0]) in distinct) == apart
-            if same_kind and all(other.value is not item[0].value for other, _, _ in group):
+            if all(other.value is not item[0].value for other, _, _ in group):
                 group.append(item)
                 break
         else:
             groups.append([item])
-    groups.sort(key=lambda group: id(group[0][0]) not in distinct)
     for index, group in enumerate(groups):
         text.require(TensorsAgree(index, tuple(variable for _, _, variable in group)), "TENSOR_MATCH")
         text.by_kind["TENSOR_MATCH"] += len(group) - 1

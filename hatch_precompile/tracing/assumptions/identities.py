@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from hatch_precompile.runtime import call_checks
@@ -16,13 +16,13 @@ from hatch_precompile.torch_versions import torch_name, way
 from hatch_precompile.tracing.assumptions.lookups import modules_with
 from hatch_precompile.tracing.assumptions.results import assumed
 
-__all__ = ["apart", "objects_apart", "watch_identities"]
+__all__ = ["apart", "objects_apart", "one", "watch_identities"]
 
 
 def watch_identities(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.side_effects import SideEffects
-    from torch._dynamo.variables import builder
+    from torch._dynamo.variables import builder, functions
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
     if way("is") == "vt_identity_compare":
@@ -33,6 +33,9 @@ def watch_identities(watch: Callable[..., None]) -> None:
     watch(torch_name("key of a set or a dict"), "__init__", _as_key)
     for name in ("_track_obj", "track_mutable"):
         watch(SideEffects, name, _met)
+    watch(SideEffects, "track_cell_existing", _cell_met)
+    watch(functions.UserFunctionVariable, "bind_args", _closure)
+    watch(functions.UserFunctionVariable, "is_python_equal", _same_function)
     for name in ("mutation", "store_attr"):
         watch(SideEffects, name, _written)
     watch(builder, "make_dupe_guard", _met_again)
@@ -43,11 +46,22 @@ def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def vt_identity_compare(*compared: Any) -> Any:
         result = own(*compared)
-        if result is not None and not result.as_python_constant():
-            apart(*compared[-2:])
+        if result is not None:
+            (one if result.as_python_constant() else apart)(*compared[-2:])
         return result
 
     return vt_identity_compare
+
+
+def _same_function(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Where one is looked for among others."""
+
+    def is_python_equal(self: Any, other: Any) -> bool:
+        result: bool = own(self, other)
+        (one if result else apart)(self, other)
+        return result
+
+    return is_python_equal
 
 
 def _equal_if_same(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,13 +77,27 @@ def _equal_if_same(own: Callable[..., Any]) -> Callable[..., Any]:
     return call_method
 
 
-def apart(one: Any, other: Any) -> None:
+def apart(left: Any, right: Any) -> None:
     """Of two objects from outside of the trace, of one type: they were not the same one."""
-    names = [_source_of(one), _source_of(other)]
-    if None not in names and _type_of(one) is _type_of(other):
-        for name in names:
-            _keep_in_tree(name)
-        assumed().apart.add((names[0].name, names[1].name))
+    places = [_source_of(left), _source_of(right)]
+    if None not in places and _type_of(left) is _type_of(right):
+        for each in places:
+            _keep_in_tree(each)
+        assumed().apart.add((places[0].name, places[1].name))
+
+
+def one(left: Any, right: Any) -> None:
+    """Of two objects from outside of the trace: they were the same one. Most have one variable then; of
+    functions each place has its own, and their guards ask for the code."""
+    places = [_source_of(left), _source_of(right)]
+    if None not in places and places[0] != places[1]:
+        _same(*places)
+
+
+def _same(before: Any, here: Any) -> None:
+    for each in (before, here):
+        _keep_in_tree(each)
+    assumed().same.add((before.name, here.name))
 
 
 # Dicts that every module has of its own.
@@ -78,7 +106,6 @@ _OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *call_checks.H
 # What guards compare by identity, each with what it was, or by its value.
 _KNOWN = (
     ModuleType,
-    FunctionType,
     BuiltinFunctionType,
     type,
     enum.Enum,
@@ -87,11 +114,13 @@ _KNOWN = (
 
 
 def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
-    """What finds its place in a set or a dict by its identity is none of the others there."""
+    """What finds its place in a set or a dict by its identity is none of the others there. Of a class or a
+    function that is looked for and not there dynamo would make no guard at all."""
 
     def __init__(self: Any, variable: Any) -> None:  # noqa: N807
+        _realize(variable)
         own(self, variable)
-        value = getattr(variable, "value", None) if variable.is_realized() else None
+        value = _object_of(variable) if variable.is_realized() else None
         cls: Any = type(value)
         by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
         if by_identity and value is not None and (source := _source_of(variable)) is not None:
@@ -101,15 +130,39 @@ def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
     return __init__
 
 
+def _realize(variable: Any) -> None:
+    """Not what is in the dict or set itself, of which one is found or none (keys.py)."""
+    from torch._dynamo import source
+    from torch._dynamo.variables.lists import BaseListVariable
+
+    own = (source.ConstDictKeySource, source.NonSerializableSetGetItemSource)
+    place = None if variable.is_realized() else variable.source
+    if place is not None and (isinstance(place, own) or source.is_from_skip_guard_source(place)):
+        return
+    realized = variable.realize()
+    if isinstance(realized, BaseListVariable):
+        for item in realized.items:
+            _realize(item)
+
+
+def _object_of(variable: Any) -> Any:
+    """The object from outside of the trace that a variable stands for, if it is known as such."""
+    held = vars(variable.realize())
+    return next((held[name] for name in ("value", "fn", "wrapper_obj") if name in held), None)
+
+
 def _source_of(variable: Any) -> Any:
     """Where an object is from, if another one may be there in its place without a guard that sees it."""
-    from torch._dynamo.source import is_from_skip_guard_source
+    from torch._dynamo.source import NumpyTensorSource, is_from_skip_guard_source
 
     realized = variable.realize()
     source = realized.source
+    if isinstance(source, NumpyTensorSource):
+        source = source.base  # each time another tensor is made of an array
+    elif realized.is_tensor():  # tensors are told apart with their check
+        return None
     # By its type: dynamo makes a guard of all that a dict or a list holds to give its value.
-    known = issubclass(_type_of(realized), _KNOWN)
-    if source is None or known or realized.is_tensor():  # tensors are told apart with their check
+    if source is None or issubclass(_type_of(realized), _KNOWN):
         return None
     of_module = getattr(source, "member", None) in _OF_MODULES
     return None if of_module or is_from_skip_guard_source(source) else source
@@ -139,6 +192,56 @@ def _met(own: Callable[..., Any]) -> Callable[..., Any]:
     return _track_obj
 
 
+def _cell_met(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.source import LocalCellSource
+
+    def track_cell_existing(self: Any, source: Any, cell: Any, contents: Any) -> Any:
+        result = own(self, source, cell, contents)
+        if source is not None and not isinstance(
+            source, LocalCellSource
+        ):  # the frame's own cannot be asked for
+            assumed().met[id(cell)] = cell, result
+        return result
+
+    return track_cell_existing
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _closure(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A cell that two functions share has one variable, and of the second place no guard."""
+    from torch._dynamo.source import (
+        CellContentsSource,
+        ClosureSource,
+        GetItemSource,
+        LocalCellSource,
+        LocalSource,
+    )
+
+    def bind_args(self: Any, parent: Any, *args: Any, **kwargs: Any) -> Any:
+        result = own(self, parent, *args, **kwargs)
+        source = self.get_source()
+        for index, cell in enumerate((self.fn.__closure__ or ()) if source is not None else ()):
+            variable = parent.output.side_effects.id_to_variable.get(id(cell))
+            before = variable.source if variable is not None else None
+            here = GetItemSource(ClosureSource(source), index)
+            if isinstance(before, LocalCellSource):
+                if _is_filled(cell):
+                    own_variable = LocalSource(before.local_name, is_derefed_cell_contents=True)
+                    _same(own_variable, CellContentsSource(here, "cell_contents"))
+            elif before is not None and before != here:
+                _same(before, here)
+        return result
+
+    return bind_args
+
+
 def _met_again(own: Callable[..., Any]) -> Callable[..., Any]:
     """An object that comes from two places has one variable. That it has to be one is guarded where both are
     below the frame's variables, or both below its globals."""
@@ -153,9 +256,7 @@ def _met_again(own: Callable[..., Any]) -> Callable[..., Any]:
             if len(places) == 1:  # the other is the standard library's, and taken for constant
                 install_guard(places[0].make_guard(GuardBuilder.ID_MATCH))
             elif places:
-                for each in places:
-                    _keep_in_tree(each)
-                assumed().same.add((before.name, here.name))
+                _same(before, here)
         return guard
 
     return make_dupe_guard

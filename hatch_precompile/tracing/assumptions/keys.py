@@ -23,6 +23,7 @@ from typing import Any
 
 from hatch_precompile.torch_versions import torch_name
 from hatch_precompile.tracing.assumptions.found import note_found
+from hatch_precompile.tracing.assumptions.identities import one
 from hatch_precompile.tracing.assumptions.results import assumed
 
 __all__ = ["Asked", "watch_keys", "watching_items"]
@@ -130,9 +131,19 @@ def _same_key(own: Callable[..., Any]) -> Callable[..., Any]:
                 # Of what the standard library's modules have dynamo takes all for constant.
                 if not (variable.source and is_from_skip_guard_source(variable.source)):
                     variable.realize()
+            if all(each.is_realized() and _by_identity(each) for each in (self.vt, other.vt)):
+                one(self.vt, other.vt)
         return same
 
     return __eq__
+
+
+def _by_identity(variable: Any) -> bool:
+    try:
+        found: Any = variable.python_type().__eq__
+    except NotImplementedError:
+        return False
+    return found is object.__eq__
 
 
 def _taken_by_place(own: Callable[..., Any]) -> Callable[..., Any]:
