@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 from hatch_precompile.runtime import call_checks
 from hatch_precompile.torch_versions import torch_name, way
 from hatch_precompile.tracing.assumptions.lookups import modules_with
-from hatch_precompile.tracing.assumptions.results import assumed
+from hatch_precompile.tracing.assumptions.results import assumed, stop
 
 __all__ = ["apart", "objects_apart", "one", "watch_identities"]
 
@@ -31,6 +31,8 @@ def watch_identities(watch: Callable[..., None]) -> None:
     else:  # the operator is watched in builtins.py
         watch(UserDefinedObjectVariable, "call_method", _equal_if_same)
     watch(torch_name("key of a set or a dict"), "__init__", _as_key)
+    if "richcompare_impl" in vars(UserDefinedObjectVariable):  # else the graph is broken there
+        watch(UserDefinedObjectVariable, "richcompare_impl", _compared_in_c)
     for name in ("_track_obj", "track_mutable"):
         watch(SideEffects, name, _met)
     watch(SideEffects, "track_cell_existing", _cell_met)
@@ -51,6 +53,32 @@ def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return vt_identity_compare
+
+
+def _compared_in_c(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a == b` of such as dates and bound methods: dynamo compares them itself, and guards their class."""
+
+    def richcompare_impl(self: Any, tx: Any, other: Any, op: str) -> Any:
+        result = own(self, tx, other, op)
+        cls = type(self.value)
+        if (
+            self.source is not None
+            and self._base_vt is None
+            and not isinstance(self.value, enum.Enum)
+            and _is_of_c(next((vars(base)[op] for base in cls.__mro__ if op in vars(base)), None))
+            and result.is_python_constant()
+            and result.as_python_constant() is not NotImplemented
+        ):
+            stop(
+                f"a comparison with an object of {cls.__qualname__}", "Compare numbers or text that it gives."
+            )
+        return result
+
+    return richcompare_impl
+
+
+def _is_of_c(comparison: Any) -> bool:
+    return isinstance(comparison, WrapperDescriptorType) and comparison.__objclass__ is not object
 
 
 def _same_function(own: Callable[..., Any]) -> Callable[..., Any]:
