@@ -212,7 +212,7 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     require_torch: Literal["exact", "none"] = "exact"
     """`"exact"` adds `torch==<version built with>` to the wheel's requirements, `"none"` does not."""
 
-    verify: Annotated[bool | Literal["run"], Meta(description='true, false or "run"')] = True
+    verify: Annotated[bool | Literal["run"], Meta(description='true or false, or "run"')] = True
     """Whether the build [verifies](building.md#verification) the finished bundle. `"run"`: what is for
     [GPUs](cuda.md) by running it on one, without which the build stops."""
 

@@ -245,7 +245,7 @@ def test_a_disk_that_gets_full_is_the_reason(small_disk: Path, monkeypatch: pyte
 def test_a_file_of_the_bundle_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_bundle(directory: Path, *_: Any) -> None:
+    def write_bundle(directory: Path, *_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory / "manifest.json"))
 
     captured = SimpleNamespace(name="fine"), SimpleNamespace(gpu=""), None

@@ -157,7 +157,7 @@ def test_what_the_gpu_here_runs(
 def test_verify_may_be_run_and_nothing_else_that_is_no_boolean() -> None:
     entrypoints = [ONE]
     assert load({"verify": "run", "entrypoints": entrypoints}, default_package="textmodel").verify == "run"
-    with pytest.raises(ConfigError, match=r'verify: expected true, false or "run", got "always"'):
+    with pytest.raises(ConfigError, match=r'verify: expected true or false, or "run", got "always"'):
         load({"verify": "always", "entrypoints": entrypoints}, default_package="textmodel")
 
 

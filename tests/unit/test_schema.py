@@ -60,7 +60,7 @@ def _kinds_said(words: str) -> set[str]:
         "boolean": r"^true or false",
         "integer": r"^a whole number",
         "number": r"^a number",
-        "string": r'^"|^a (name|reference|string)|^the name',
+        "string": r'^"|, or "|^a (name|reference|string)|^the name',
     }
     return {kind for kind, pattern in kinds.items() if re.search(pattern, words)}
 
