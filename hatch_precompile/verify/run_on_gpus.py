@@ -1,7 +1,6 @@
 """The samples of one entrypoint, run on this machine's first GPU: from the bundle, and without it.
 
-As on a CPU (samples.py), with instances and samples moved there. Never tried on a GPU yet: on what stands in
-for one, the first call ends where a kernel would run.
+As on a CPU (samples.py), with instances and samples moved there. Never tried on a GPU yet.
 """
 
 from __future__ import annotations
