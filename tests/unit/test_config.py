@@ -310,7 +310,7 @@ class TestErrors:
                 {"entrypoints": [ONE], "require-torch": "2.13.0"},
                 'require-torch: expected "exact" or "none", got "2.13.0"',
             ),
-            ({"entrypoints": [ONE], "verify": "yes"}, 'verify: expected true or false, got "yes"'),
+            ({"entrypoints": [ONE], "verify": "yes"}, 'verify: expected true or false, or "run", got "yes"'),
             ({"entrypoints": [ONE], "on-error": True}, 'on-error: expected "fail" or "warn", got true'),
             ({"entrypoints": [ONE], "jobs": -1}, "jobs: expected a whole number, 0 or more, got -1"),
             ({"entrypoints": [ONE], "jobs": True}, "jobs: expected a whole number, 0 or more, got true"),

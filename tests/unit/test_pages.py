@@ -55,6 +55,8 @@ def taken(key: str, words: str) -> list[Any]:
         return [[ONE]]
     if words == "true or false":
         return [True, False]
+    if words == 'true or false, or "run"':
+        return [True, False, "run"]
     if words == "a whole number, 0 or more":
         return [0, 3]
     if words == "a number of seconds, more than 0":
