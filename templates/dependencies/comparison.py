@@ -148,7 +148,7 @@ def _path(module: str, name: str, expected: str) -> None:
 
 
 def _table(module: str, name: str, entries: Any, absent: Any) -> None:
-    """entries: the names of classes, each with the mark of what the table has for it"""
+    """entries: the names of classes, each with the fingerprint of what the table has for it"""
     table = dict_of(resolve(module, ())).get(name)
     here = {type_name(cls): value for cls, value in table.items()} if type(table) is dict else {}
     for cls, expected in entries:

@@ -91,7 +91,7 @@ def class_name(cls: type) -> str:
 
 
 def of_class(cls: type, names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
-    """Those of `names` that a class itself defines, each with the mark of what it has there."""
+    """Those of `names` that a class itself defines, each with the fingerprint of what it has there."""
     own = dict_of(cls)
     held = is_a(cls, enum.EnumMeta)
     found = ((name, own[name]) for name in sorted(filter(names.__contains__, own)) if name not in _UNSEEN)

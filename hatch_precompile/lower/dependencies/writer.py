@@ -389,8 +389,8 @@ class _Writer:
             *self.assumed.classes,
             *(type(node.value) for node in nodes_of(self.tree) if node.leaves),
         }
-        name, mark = fingerprints.type_name, fingerprints.of_table_entry
-        entries = ((name(cls), mark(table[cls])) for cls in met & table.keys())
+        name = fingerprints.type_name
+        entries = ((name(cls), fingerprints.of_table_entry(table[cls])) for cls in met & table.keys())
         return tuple(sorted(entries)), tuple(sorted(map(name, met - table.keys())))
 
     def objects(self) -> Iterator[Dependency]:
