@@ -35,7 +35,7 @@ help:
 	@echo "make test-cuda    what is for GPUs, without one, with a torch that is built for CUDA: CUDA_PYTHON=its python"
 	@echo "make cells   the same with each Python and torch of docs/support.md, which it writes"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
-	@echo "make bench   every way of starting a model, on seven models; build/bench.json"
+	@echo "make bench   every way of starting a model, on eleven models; build/bench.json"
 	@echo "make calls   what a call costs around its kernels, by time or by instructions; build/calls.json"
 	@echo "make chart   the chart of benchmarks/README.md, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"

@@ -64,6 +64,22 @@ MODELS: dict[str, BenchModel] = {
         "bench_resnet.model:make",
         requires=("transformers",),
     ),
+    "mobilenet": BenchModel(
+        "bench_mobilenet", "bench_mobilenet.model:MobileNet", "bench_mobilenet.model:make"
+    ),
+    "efficientnet": BenchModel(
+        "bench_efficientnet",
+        "transformers.models.efficientnet.modeling_efficientnet:EfficientNetModel",
+        "bench_efficientnet.model:make",
+        requires=("transformers",),
+    ),
+    "vit": BenchModel(
+        "bench_vit",
+        "transformers.models.vit.modeling_vit:ViTModel",
+        "bench_vit.model:make",
+        requires=("transformers",),
+    ),
+    "lstm": BenchModel("bench_lstm", "bench_lstm.model:Sequence", "bench_lstm.model:make"),
     "llama": BenchModel(
         "bench_llama", "bench_llama.model:Step", "bench_llama.model:make", requires=("transformers",)
     ),

@@ -10,10 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from budgets import Verdict
+from budgets import Verdict, ahead
 from ways import WAYS
 
-__all__ = ["table", "verdict_table", "write"]
+__all__ = ["ahead_table", "table", "verdict_table", "write"]
 
 COLUMNS = {
     "process_s": ("process s", ".2f"),
@@ -37,7 +37,7 @@ def write(folder: Path, models: Mapping[str, Mapping[str, Any]], verdicts: Seque
     parts = ["# Benchmarks", ", ".join(f"{key} {value}" for key, value in machine().items())]
     for name, ways in models.items():
         parts += [f"## {name}", table(ways)]
-    parts += ["## Budgets", verdict_table(verdicts)]
+    parts += ["## Budgets", verdict_table(verdicts), "## Ahead", ahead_table(models)]
     (folder / "bench.md").write_text("\n\n".join(parts) + "\n")
 
 
@@ -47,8 +47,21 @@ def machine() -> dict[str, str]:
         "torch": version("torch"),
         "Python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
         "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
     }
+
+
+def _processor() -> str:
+    """As Linux names it, with its family and model, by which makers tell generations apart."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    first = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in reversed(lines))
+    }
+    if "model name" not in first:
+        return platform.processor() or "unknown"
+    amx = " with AMX" if "amx_tile" in first.get("flags", "").split() else ""
+    return f"{first['model name']} (family {first.get('cpu family')}, model {first.get('model')}){amx}"
 
 
 def table(ways: Mapping[str, Mapping[str, Any]]) -> str:
@@ -71,6 +84,14 @@ def verdict_table(verdicts: Iterable[Verdict]) -> str:
         value = "" if verdict.value is None else f"{verdict.value:.2f} {verdict.unit}"
         limit = f"{verdict.limit:g} {verdict.unit}"
         rows.append([verdict.what, verdict.model, limit, value, words[verdict.passed]])
+    return _markdown(rows)
+
+
+def ahead_table(models: Mapping[str, Mapping[str, Any]]) -> str:
+    """One row per model: the wheel with fixed weights against the fastest of the other ways."""
+    rows = [["model", "fastest of the others", "fixed weights, of its time", ""]]
+    for model, best, ratio in ahead(models):
+        rows.append([model, WAYS[best].title, f"{ratio:.2f}", "ahead" if ratio <= 1 else "behind"])
     return _markdown(rows)
 
 

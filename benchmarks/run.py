@@ -23,7 +23,7 @@ from measure import Bench, dispatch_cost, import_cost, threads_cost
 from models import MANY, MODELS, ROOT, THREADS, BenchModel
 from processes import RunError
 from projects import Project, install_revision
-from report import table, verdict_table, write
+from report import ahead_table, table, verdict_table, write
 from ways import BEFORE, WAYS
 
 NEEDED = ("build", "hatchling", "hatch_precompile", "torch", "transformers")
@@ -53,7 +53,8 @@ def main() -> None:
         models["threads"] = {"wheel": measure_threads(out / "bench" / "threads", options.threads)}
     verdicts = list(judge(models))
     write(out, models, verdicts)
-    print(f"{verdict_table(verdicts)}\n\nWritten: {out / 'bench.json'} and {out / 'bench.md'}")
+    print(verdict_table(verdicts), ahead_table(models), sep="\n\n")
+    print(f"\nWritten: {out / 'bench.json'} and {out / 'bench.md'}")
 
 
 def parse_arguments() -> argparse.Namespace:

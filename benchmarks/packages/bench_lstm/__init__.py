@@ -1,0 +1,1 @@
+"""Benchmark project: an LSTM of two layers, random weights."""

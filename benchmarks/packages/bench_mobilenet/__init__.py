@@ -1,0 +1,1 @@
+"""Benchmark project: MobileNetV3-Large, random weights."""

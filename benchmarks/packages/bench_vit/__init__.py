@@ -1,0 +1,1 @@
+"""Benchmark project: transformers' ViT-B/16, random weights. The class lives in a dependency."""
