@@ -14,6 +14,7 @@ __all__ = [
     "OTHERWISE",
     "call_laid_out",
     "call_of",
+    "call_with_results",
     "calls_c_functions",
     "has_known_sizes",
     "is_number",
@@ -64,6 +65,29 @@ def call_laid_out(
     """
     from torch._inductor import ir
 
+    return ir.TensorBox.create(_call(sources, layout, inputs, constants, name))
+
+
+def call_with_results(
+    sources: tuple[str, ...],
+    name: str,
+    inputs: Sequence[Any],
+    constants: tuple[Any, ...],
+    layouts: Sequence[Any],
+) -> list[Any]:
+    """The same for a function that gives several tensors, which have these layouts."""
+    from torch._inductor import ir
+
+    call = _call(sources, ir.MultiOutputLayout(device=layouts[0].device), inputs, constants, name)
+    call.outputs = [ir.MultiOutput(layout, call, [(tuple, number)]) for number, layout in enumerate(layouts)]
+    return [ir.TensorBox.create(each) for each in call.outputs]
+
+
+def _call(
+    sources: tuple[str, ...], layout: Any, inputs: Sequence[Any], constants: tuple[Any, ...], name: str
+) -> Any:
+    from torch._inductor import ir
+
     class Call(ir.ExternKernelAlloc):
         """Each source comes once into each library."""
 
@@ -76,7 +100,7 @@ def call_laid_out(
         def apply_constraint(self) -> None:
             pass
 
-    return ir.TensorBox.create(Call(layout, inputs, constants, cpp_kernel_name=name))
+    return Call(layout, inputs, constants, cpp_kernel_name=name)
 
 
 def lowers_itself(target: Callable[..., Any]) -> None:

@@ -13,6 +13,7 @@ from hatch_precompile.backends.x86_64.layers.integers import int8_products_by_pr
 from hatch_precompile.backends.x86_64.layers.linear import linear_layers_by_processor
 from hatch_precompile.backends.x86_64.layers.packing import Packing, pack_layers
 from hatch_precompile.backends.x86_64.layers.precision import layers_in_bfloat16
+from hatch_precompile.backends.x86_64.layers.recurrent import split_recurrent_layers
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.backends.x86_64.vectors import vectors_within
 
@@ -31,10 +32,17 @@ class X86Compiler(Compiler):
             yield
 
     def prepack(self, graph: Any, fixed: set[Any], variant: Variant, *, bfloat16: bool) -> None:
+        self._split(graph, variant)
         pack_layers(graph, fixed, Packing(Instructions(variant.requires), bfloat16))
 
     def rewrite(self, graph: Any, variant: Variant, *, bfloat16: bool, inference: bool) -> None:
+        if inference:
+            self._split(graph, variant)
         if bfloat16:
             layers_in_bfloat16(graph)
         if inference:
             contiguous_convolutions(graph)
+
+    def _split(self, graph: Any, variant: Variant) -> None:
+        if Instructions(variant.requires).has_fma:
+            split_recurrent_layers(graph)

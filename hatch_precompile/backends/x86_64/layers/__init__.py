@@ -15,6 +15,9 @@
   sigmoid stay out.
 - 3 x 3 float32 convolutions with fixed weights and stride 1, between channels that are multiples of 16
   (winograd.py): Winograd's algorithm. A variant without AVX-512 leaves them to oneDNN on a processor with it.
+- LSTM layers of float32 (recurrent.py): the inputs' product is a layer like any other, for all steps at once;
+  the steps are one call of our own function. Of weights that are read, those of the states are packed at each
+  call.
 - convolutions with read weights (contiguous.py): as they lie, if the weights are twice as many as the images'
   numbers.
 - `float32-matmul-precision = "medium"` (precision.py): factors rounded to bfloat16 in variants that have it.

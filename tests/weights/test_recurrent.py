@@ -1,0 +1,181 @@
+"""LSTM layers whose steps are ours: any sizes, directions, states and threads."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from hatch_precompile.backends.x86_64.layers import recurrent
+from hatch_precompile.inductor import compile_graph, compiling
+from hatch_precompile.runtime import runtime
+from tests.support.graphs import OPERATORS
+from tests.support.hardware import about_x86
+from tests.support.headers import settings_of_a_build
+from tests.support.layers import compiled, multiplied_by_onednn, variant
+
+pytestmark = [
+    pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN"),
+    about_x86("recurrent layers"),
+]
+
+FUNCTION = b"aoti_torch_cpu_precompiled_lstm"
+
+
+class Layers(nn.Module):
+    """Kinds of layers, and what is returned of each beside its output: the last states."""
+
+    def __init__(self, inner: int, size: int, **kinds: Any) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(inner, size, **kinds)
+
+    def forward(self, x: torch.Tensor, *states: torch.Tensor) -> list[torch.Tensor]:
+        y, (h, c) = self.lstm(x, (states[0], states[1]) if states else None)
+        return [y, h, c]
+
+
+def error(answers: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
+    pairs = zip(answers, exact, strict=True)
+    return max((one.double() - other).abs().max().item() for one, other in pairs)
+
+
+def exactly(model: nn.Module, *inputs: torch.Tensor) -> list[torch.Tensor]:
+    """In float64; the model is float32 again afterwards."""
+    with torch.no_grad():
+        answers = model.double()(*(each.double() for each in inputs))
+    model.float()
+    return list(answers)
+
+
+# Sizes that fill no vector, rows that fill no block of registers, and enough of both for several threads.
+@pytest.mark.parametrize(
+    ("name", "inner", "size", "rows", "kinds", "fixed"),
+    [
+        ("x86-64-v3", 7, 5, (4, 1), {"num_layers": 2}, True),
+        ("x86-64-v3", 16, 37, (3, 9), {"bidirectional": True, "batch_first": True}, True),
+        ("native", 7, 5, (4, 1), {"num_layers": 2}, True),
+        ("native", 16, 37, (3, 9), {"bidirectional": True, "batch_first": True}, False),
+        ("native", 20, 160, (5, 8), {"bias": False}, True),
+    ],
+)
+def test_they_agree_with_eager_code(
+    name: str, inner: int, size: int, rows: tuple[int, int], kinds: dict[str, Any], fixed: bool
+) -> None:
+    torch.manual_seed(0)
+    model, x = Layers(inner, size, **kinds), torch.randn(*rows, inner)
+    of = variant(name)
+    threads, answers = torch.get_num_threads(), []
+    call, graph, steps = compiled(model, of, x, fixed=fixed)
+    assert FUNCTION in graph.libraries[of.name].read_bytes()
+    assert ("aten.clone.default" in steps) is fixed  # the weights of states
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            answers.append(list(call()))
+    finally:
+        torch.set_num_threads(threads)
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other)  # the inputs' product may be a library's
+    with torch.no_grad():
+        eager = list(model(x))
+    assert [each.shape for each in answers[0]] == [each.shape for each in eager]
+    assert [each.stride() for each in answers[0]] == [each.stride() for each in eager]
+    exact = exactly(model, x)
+    assert error(answers[0], exact) <= 2 * error(eager, exact) + 1e-7
+
+
+def test_states_that_are_given(capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model, x = Layers(8, 24, bidirectional=True), torch.randn(6, 2, 8)
+    states = torch.randn(2, 2, 24), torch.randn(2, 2, 24)
+    call, _, _ = compiled(model, variant("native"), x, *states)
+    answers, ran = multiplied_by_onednn(call, "rnn", capfd)
+    assert ran == []
+    with torch.no_grad():
+        torch.testing.assert_close(list(answers), list(model(x, *states)))
+        # No answer lies in the memory of another, nor in that of the states.
+        memory = [each.untyped_storage().data_ptr() for each in (*answers, *states)]
+        assert len(set(memory)) == 5
+
+
+def test_what_is_not_finite_comes_out_as_in_eager_code() -> None:
+    torch.manual_seed(0)
+    model, x = Layers(8, 24), torch.randn(6, 3, 8)
+    call, _, _ = compiled(model, variant("native"), x)
+    for value in (torch.nan, torch.inf, -torch.inf):
+        with torch.no_grad():
+            x[2, 1, 3] = value
+            answers = list(call())
+        # Not float32: oneDNN, which has that in eager code, may multiply what it has left of another call.
+        exact = [each.float() for each in exactly(model, x)]
+        torch.testing.assert_close(answers, exact, equal_nan=True)
+        with torch.no_grad():
+            x[2, 1, 3] = 0
+            model.lstm.bias_hh_l0[5] = value
+            answers = list(call())
+        exact = [each.float() for each in exactly(model, x)]
+        torch.testing.assert_close(answers, exact, equal_nan=True)
+        with torch.no_grad():
+            model.lstm.bias_hh_l0[5] = 0
+
+
+def test_any_number_of_steps_and_sequences() -> None:
+    torch.manual_seed(0)
+    model, x = Layers(8, 24, batch_first=True), torch.randn(3, 5, 8)
+    torch._dynamo.mark_dynamic(x, 0)
+    torch._dynamo.mark_dynamic(x, 1)
+    graphs = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        call, graph = compile_graph(gm, inputs, [variant("native")], OPERATORS, fixed_weights=True)
+        graphs.append(graph)
+        return call
+
+    sys.modules[OPERATORS] = runtime("graphs.callers")
+    torch._dynamo.reset()
+    with torch.no_grad(), settings_of_a_build():
+        call = torch.compile(model, backend=backend, fullgraph=True)
+        torch.testing.assert_close(call(x), model(x))
+        for sizes in ((2, 2), (7, 2), (2, 19)):
+            other = torch.randn(*sizes, 8)
+            torch.testing.assert_close(call(other), model(other))
+    (graph,) = graphs
+    (library,) = graph.libraries.values()
+    assert FUNCTION in library.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "projected"])
+def test_others_stay_torchs(kind: str) -> None:
+    torch.manual_seed(0)
+    model, x = Layers(8, 24, proj_size=6 if kind == "projected" else 0), torch.randn(6, 3, 8)
+    if kind == "bfloat16":
+        model, x = model.bfloat16(), x.bfloat16()
+    of = variant("native")
+    call, graph, steps = compiled(model, of, x)
+    assert kind == "projected" or steps == []
+    assert FUNCTION not in graph.libraries[of.name].read_bytes()
+    with torch.no_grad():
+        torch.testing.assert_close(list(call()), list(model(x)), atol=2e-2, rtol=2e-2)
+
+
+def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(gm: Any) -> None:
+        raise compiling._NoHandle("no C++")
+
+    monkeypatch.setattr(compiling, "_require_handles", refuse)
+    torch.manual_seed(0)
+    model, x = Layers(8, 21, bidirectional=True), torch.randn(6, 3, 8)
+    call, graph, _ = compiled(model, variant("native"), x)
+    assert graph.record.why_python == "no C++"
+    with torch.no_grad():
+        torch.testing.assert_close(list(call()), list(model(x)))
+        x[2, 1, 3] = torch.inf
+        torch.testing.assert_close(list(call()), list(model(x)), equal_nan=True)
+
+
+def test_blocks_are_as_large_as_the_function_has_them() -> None:
+    text = f"constexpr int64_t GATES = {recurrent._GATES}, UNITS = {recurrent._UNITS}, "
+    assert text in recurrent._FUNCTION
