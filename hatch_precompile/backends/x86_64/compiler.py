@@ -12,6 +12,7 @@ from hatch_precompile.backends.x86_64.layers.epilogues import epilogues_that_kee
 from hatch_precompile.backends.x86_64.layers.integers import int8_products_by_processor
 from hatch_precompile.backends.x86_64.layers.linear import linear_layers_by_processor
 from hatch_precompile.backends.x86_64.layers.packing import Packing, pack_layers
+from hatch_precompile.backends.x86_64.layers.pointwise import pointwise_convolutions
 from hatch_precompile.backends.x86_64.layers.precision import layers_in_bfloat16
 from hatch_precompile.backends.x86_64.layers.recurrent import split_recurrent_layers
 from hatch_precompile.backends.x86_64.levels import Instructions
@@ -27,6 +28,7 @@ class X86Compiler(Compiler):
             vectors_within(variant.requires),
             linear_layers_by_processor(),
             epilogues_that_keep_nan(),
+            pointwise_convolutions(),
             int8_products_by_processor(Instructions(variant.requires)),
         ):
             yield

@@ -1,0 +1,153 @@
+"""Convolutions by 1 x 1 filters by our own function: any sizes, what follows them, any threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+from hatch_precompile.backends.x86_64.layers import pointwise
+from hatch_precompile.backends.x86_64.levels import Instructions
+from hatch_precompile.inductor import compiling
+from tests.support.hardware import about_x86
+from tests.support.layers import compiled, multiplied_by_onednn, variant
+
+pytestmark = [
+    about_x86("convolutions"),
+    pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN"),
+]
+
+STEP = "x86_64:in_panels"
+
+
+def avx512() -> Any:
+    of = variant("native")
+    if not Instructions(of.requires).has_avx512:
+        pytest.skip("this processor has no AVX-512")
+    return of
+
+
+class Residual(nn.Module):
+    """An inverted residual: wider, each channel by itself, weighed, narrower."""
+
+    def __init__(self, channels: int, wide: int, few: int) -> None:
+        super().__init__()
+        self.expand = nn.Conv2d(channels, wide, 1, bias=False)
+        self.norm = nn.BatchNorm2d(wide)
+        self.each = nn.Conv2d(wide, wide, 3, padding=1, groups=wide)
+        self.squeeze, self.excite = nn.Conv2d(wide, few, 1), nn.Conv2d(few, wide, 1)
+        self.project = nn.Conv2d(wide, channels, 1)
+        self.norm.running_var.uniform_(1, 2)  # type: ignore[union-attr, operator]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.hardswish(self.norm(self.expand(x)))
+        y = F.relu6(self.each(y))
+        y = y * F.hardsigmoid(self.excite(F.relu(self.squeeze(y.mean((2, 3), keepdim=True)))))
+        return self.project(y) + x
+
+
+class Sizes(nn.Module):
+    """Rows and columns that fill no block of registers, and enough of both for several threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shapes = [(3, 1, 1), (5, 7, 4), (40, 33, 30), (17, 48, 3), (64, 100, 28)]
+        self.inputs = [torch.randn(2, inner, size, size + size // 8) for inner, _, size in shapes]
+        self.convs = nn.ModuleList(nn.Conv2d(inner, outer, 1, bias=outer != 33) for inner, outer, _ in shapes)
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [F.silu(conv(x)) for conv, x in zip(self.convs, inputs, strict=True)]
+
+
+def test_any_sizes_and_threads(capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model = Sizes()
+    call, _, steps = compiled(model, avx512(), *model.inputs)
+    assert steps.count(STEP) == len(model.inputs)
+    threads, answers = torch.get_num_threads(), []
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            given, ran = multiplied_by_onednn(call, "convolution", capfd)
+            answers.append(list(given))
+            assert ran == []
+    finally:
+        torch.set_num_threads(threads)
+    with torch.no_grad():
+        eager = model(*model.inputs)
+        exact = model.double()(*(x.double() for x in model.inputs))
+    for one, other, plain, right in zip(*answers, eager, exact, strict=True):
+        assert torch.equal(one, other)
+        assert one.stride() == plain.stride()
+        assert (one - right).abs().max() <= 2 * (plain - right).abs().max() + 1e-7
+
+
+@pytest.mark.parametrize("dynamic", [(), (0, 2, 3)])
+def test_a_block_of_a_network_for_phones(dynamic: tuple[int, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model, x = Residual(24, 72, 20), torch.randn(2, 24, 14, 13)
+    for dimension in dynamic:
+        torch._dynamo.mark_dynamic(x, dimension)
+    call, _, steps = compiled(model, avx512(), x)
+    assert steps.count(STEP) == 4
+    answer, ran = multiplied_by_onednn(call, "convolution", capfd)
+    assert len(ran) == 1, "each channel by itself"
+    with torch.no_grad():
+        torch.testing.assert_close(list(answer), [model(x)], atol=1e-5, rtol=1e-5)
+
+
+class Others(nn.Module):
+    """For oneDNN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(
+            [
+                nn.Conv2d(16, 24, 1, stride=2),
+                nn.Conv2d(16, 24, 1, padding=1),
+                nn.Conv2d(16, 24, 1, groups=2),
+                nn.Conv2d(16, 24, (1, 2)),
+            ]
+        )
+        self.narrow = nn.Conv2d(16, 24, 1).bfloat16()
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [*(conv(x) for conv in self.convs), self.narrow(x.bfloat16()).float()]
+
+
+def test_others_are_onednns() -> None:
+    torch.manual_seed(0)
+    model, x = Others(), torch.randn(1, 16, 7, 7)
+    call, _, steps = compiled(model, avx512(), x)
+    assert STEP not in steps
+    with torch.no_grad():
+        torch.testing.assert_close(list(call()), model(x), atol=2e-2, rtol=2e-2)
+
+
+def test_a_variant_without_avx512_leaves_them_to_onednn(capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Conv2d(16, 24, 1), torch.randn(1, 16, 7, 7)
+    call, _, steps = compiled(model, variant("x86-64-v3"), x)
+    assert STEP not in steps
+    assert len(multiplied_by_onednn(call, "convolution", capfd)[1]) == 1
+
+
+def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(gm: Any) -> None:
+        raise compiling._NoHandle("no C++")
+
+    monkeypatch.setattr(compiling, "_require_handles", refuse)
+    torch.manual_seed(0)
+    model, x = Residual(24, 72, 20), torch.randn(2, 24, 14, 13)
+    call, graph, _ = compiled(model, avx512(), x)
+    assert graph.record.why_python == "no C++"
+    with torch.no_grad():
+        torch.testing.assert_close(list(call()), [model(x)], atol=1e-5, rtol=1e-5)
+
+
+def test_the_function_knows_what_follows_by_the_same_numbers() -> None:
+    names = [name.upper() for name in (*pointwise._FOLLOWING, "gelu_tanh")]
+    assert f"enum Function {{ {', '.join(names)} }};" in pointwise._FUNCTION
