@@ -16,7 +16,14 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from hatch_precompile.backends import backend, built_here, by_own_names, variants_for_this_machine
+from hatch_precompile.backends import (
+    backend,
+    built_here,
+    by_own_names,
+    is_for_gpus,
+    known,
+    variants_for_this_machine,
+)
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.writer import built_with, part_of, write_bundle, write_runtime
 from hatch_precompile.capture.parent import CHILD as CAPTURE
@@ -227,6 +234,13 @@ class _Build:
                     f'verify = "run": the first {owner.hardware} here does not run {each.name}, '
                     "or there is none; build where one does, or set verify = true, which runs no kernel"
                 )
+        names = of_device(tuple(each.name for each in variants), "cuda")
+        if len(names) > 1:
+            highest = max(names, key=known("cuda").index)
+            raise BuildError(
+                f'verify = "run": of {", ".join(names)} the GPU here runs {highest} alone, the highest; '
+                "build each where it is that"
+            )
 
     def _write(
         self, captures: list[CaptureOf], variants: list[Variant], torch: Any, *, run: bool = False
@@ -239,7 +253,7 @@ class _Build:
             LeftOutRecord(each.name, each.target) for each in self.entrypoints if each.name not in there
         ]
         versions = _built_with(torch)
-        if any(captured.gpu for _, captured, _ in captures):
+        if any(is_for_gpus(each.name) for each in variants):
             versions["cuda"] = str(torch.version.cuda)
         return write_bundle(bundle, captures, variants, versions, self.part, left_out, run=run)
 
@@ -284,7 +298,7 @@ class _Build:
             tell(Event(step="start", entrypoints=len(entrypoints)))
             known = earlier
             if earlier is not None and "cuda" in entrypoint.devices:
-                known, text = None, f"nothing is taken over from {earlier.wheel}: it is for GPUs, too"
+                known, text = None, f"{entrypoint.name} is for GPUs, and compiled anew"
                 tell(Event(step="note", text=text))
             try:
                 captured, directory = run_capture(

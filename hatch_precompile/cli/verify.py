@@ -50,7 +50,7 @@ def verify(wheel_or_package: str, entrypoint: str | None, timeout: float, as_jso
     called = {each.name for _, each, _ in runs}
     for name in only_for_gpus(found):
         if name not in called and entrypoint in (None, name):
-            note(f"{name}: for GPUs only, of which none here runs it, and not called")
+            note(f"{name}: is for GPUs only, and no GPU here runs it: not called")
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:

@@ -213,8 +213,8 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """`"exact"` adds `torch==<version built with>` to the wheel's requirements, `"none"` does not."""
 
     verify: Annotated[bool | Literal["run"], Meta(description='true or false, or "run"')] = True
-    """Whether the build [verifies](building.md#verification) the finished bundle. `"run"`: what is for
-    [GPUs](cuda.md) by running it on one, without which the build stops."""
+    """Whether the build [verifies](building.md#verification) the finished bundle. `"run"` also runs
+    what is for [GPUs](cuda.md), and stops where there is none."""
 
     on_error: Literal["fail", "warn"] = "fail"
     """What happens if an entrypoint cannot be captured or verified. `"warn"` leaves it out, with a line that

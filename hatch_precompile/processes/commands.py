@@ -65,14 +65,14 @@ def end_commands(run: str) -> None:
 def _started(
     command: Sequence[str | Path], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    leashed = [sys.executable, "-I", "-S", die_with_parent.__file__, *map(str, command)]
+    ended_with_us = [sys.executable, "-I", "-S", die_with_parent.__file__, *map(str, command)]
     read, write = os.pipe()
     try:
         with _starting:
             if _run.get() in _ended:
                 raise InterruptedError("the run that this command is of was ended")
             process = subprocess.Popen(
-                leashed,
+                ended_with_us,
                 env=environment,
                 stdin=read,
                 stdout=subprocess.PIPE,

@@ -351,7 +351,8 @@ def in_checkpoint() -> bool:
 
 def _forwards(cls: type) -> Iterator[CodeType]:
     """The code of each forward of the autograd functions that there are."""
-    forward = attribute(attribute(cls, "forward"), "__func__")  # of a static method
+    forward = attribute(cls, "forward")
+    forward = attribute(forward, "__func__", forward)  # of a static method
     while is_a(forward, functools.partial):
         forward = attribute(forward, "func")
     if is_a(forward, FunctionType):

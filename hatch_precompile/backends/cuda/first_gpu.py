@@ -8,6 +8,7 @@ import sys
 
 __all__ = ["capability"]
 
+_SECONDS = 60.0
 _ASK = """
 import ctypes, sys
 try:
@@ -25,6 +26,11 @@ for attribute in (75, 76):
 
 def capability() -> tuple[int, int] | None:
     """As (9, 0); None where there is no GPU. CUDA_VISIBLE_DEVICES says which is the first."""
-    asked = subprocess.run([sys.executable, "-I", "-c", _ASK], capture_output=True, text=True, check=False)
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-I", "-c", _ASK], capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:  # a driver that hangs runs nothing
+        return None
     found = asked.stdout.split()
     return (int(found[0]), int(found[1])) if asked.returncode == 0 and len(found) == 2 else None
