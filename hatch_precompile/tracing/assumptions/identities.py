@@ -7,6 +7,7 @@ frame's variables and the other below its globals.
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
@@ -22,7 +23,7 @@ __all__ = ["apart", "objects_apart", "one", "watch_identities"]
 def watch_identities(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.side_effects import SideEffects
-    from torch._dynamo.variables import builder, functions
+    from torch._dynamo.variables import builder, builtin, functions
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
     if way("is") == "vt_identity_compare":
@@ -30,6 +31,7 @@ def watch_identities(watch: Callable[..., None]) -> None:
             watch(module, "vt_identity_compare", _compared)
     else:  # the operator is watched in builtins.py
         watch(UserDefinedObjectVariable, "call_method", _equal_if_same)
+    watch(builtin.BuiltinVariable, "_comparison_with_tensor", _arrays_compared)
     watch(torch_name("key of a set or a dict"), "__init__", _as_key)
     if "richcompare_impl" in vars(UserDefinedObjectVariable):  # else the graph is broken there
         watch(UserDefinedObjectVariable, "richcompare_impl", _compared_in_c)
@@ -53,6 +55,18 @@ def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return vt_identity_compare
+
+
+def _arrays_compared(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a is b` of arrays, which are tensors to dynamo, made anew of each."""
+
+    def _comparison_with_tensor(self: Any, tx: Any, left: Any, right: Any) -> Any:
+        result = own(self, tx, left, right)
+        if self.fn in (operator.is_, operator.is_not):
+            (one if result.is_constant_match(self.fn is operator.is_) else apart)(left, right)
+        return result
+
+    return _comparison_with_tensor
 
 
 def _compared_in_c(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -181,14 +195,14 @@ def _object_of(variable: Any) -> Any:
 
 def _source_of(variable: Any) -> Any:
     """Where an object is from, if another one may be there in its place without a guard that sees it."""
-    from torch._dynamo.source import NumpyTensorSource, is_from_skip_guard_source
+    from torch._dynamo.source import is_from_skip_guard_source
+    from torch._dynamo.variables.tensor import NumpyNdarrayVariable
 
     realized = variable.realize()
-    source = realized.source
-    if isinstance(source, NumpyTensorSource):
-        source = source.base  # each time another tensor is made of an array
-    elif realized.is_tensor():  # tensors are told apart with their check
+    # Tensors are told apart with their check, which sees a new one each time that it is made of an array.
+    if realized.is_tensor() and not isinstance(realized, NumpyNdarrayVariable):
         return None
+    source = realized.source
     # By its type: dynamo makes a guard of all that a dict or a list holds to give its value.
     if source is None or issubclass(_type_of(realized), _KNOWN):
         return None
