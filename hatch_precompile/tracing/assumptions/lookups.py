@@ -4,7 +4,7 @@ Dynamo guards what it finds. Where it does not find something it goes on, to the
 an `except`, and keeps no note of it. Here each such answer becomes a guard of dynamo's own kind, or a fact of
 the entry. Every lookup that ends without a value passes one of these functions.
 
-Seen in torch 2.13.0. Newer versions send every attribute through one function (pytorch 187532).
+Seen in torch 2.13.0 and 2.14.1. Since 2.14 every attribute goes through one function (pytorch 187532).
 """
 
 from __future__ import annotations
@@ -114,10 +114,12 @@ def _not_of_classes(cls: type, count: int, name: str) -> None:
 def _registered(own: Callable[..., Any]) -> Callable[..., Any]:
     """Torch's `Module.__getattr__`, as dynamo does it: one dict after the other."""
 
+    look_up = way("an attribute of a module")
+
     def getattr_helper(self: Any, tx: Any, field: str, name_vt: Any) -> Any:
         found = own(self, tx, field, name_vt)
         if found is None:
-            _without_key(_plain_dict(self.var_getattr(tx, field).realize()), tx, name_vt)
+            _without_key(_plain_dict(getattr(self, look_up)(tx, field).realize()), tx, name_vt)
         return found
 
     return getattr_helper
@@ -148,8 +150,10 @@ def _raised(own: Callable[..., Any]) -> Callable[..., Any]:
 def _missed(kind: type[BaseException], tx: Any, function: str, asked: dict[str, Any]) -> None:
     """function: dynamo's, which has found nothing; asked: its local variables"""
     variable = asked.get("obj") or asked.get("self")
-    # The function for functions' attributes has no variable, and has gone one step further.
-    source = asked["source"].base if function == "fn_var_getattr" and asked["source"] else None
+    # The function for functions' attributes has no variable, and has gone one step further. It has another
+    # name in 2.14, and is no more in 2.15.
+    of_function = function in ("fn_var_getattr", "fn_getattro_impl")
+    source = asked["source"].base if of_function and asked["source"] else None
     source = source or getattr(variable, "source", None)
     if source is None:
         return  # the trace's own object: what it has follows from all else
