@@ -26,13 +26,14 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test test-arm64 test-cuda cells demo bench calls chart differential fuzz truth models programs strangers tools soak reference docs clean
+.PHONY: help lint test test-arm64 test-cuda newest-cell cells demo bench calls chart differential fuzz truth models programs strangers tools soak reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
 	@echo "make test    the whole test suite; TESTS=tests/unit for a part of it"
 	@echo "make test-arm64   a part of it on an emulated 64-bit Arm machine, which it makes in build/arm64; as root"
 	@echo "make test-cuda    what is for GPUs, without one, with a torch that is built for CUDA: CUDA_PYTHON=its python"
+	@echo "make newest-cell   the part that depends on versions, with the newest Python and torch of docs/support.md that are here"
 	@echo "make cells   the same with each Python and torch of docs/support.md, which it writes"
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on eleven models; build/bench.json"
@@ -79,6 +80,14 @@ CUDA_TESTS ?= tests/backends/cuda tests/unit/test_devices.py
 test-cuda: .venv-test/.ready
 	@"$(CUDA_PYTHON)" tests/backends/cuda/has_cuda.py
 	"$(CUDA_PYTHON)" -m pytest --numprocesses=$(WORKERS) --dist=loadfile $(CUDA_TESTS)
+
+# What fails first where a Python or a torch differs: in the newest cell of docs/support.md whose Python is here, in an
+# environment of its own that is removed afterwards.
+NEWEST_NEEDS := $(TORCH) torchao==0.18.0 pytest pytest-xdist filelock hypothesis
+NEWEST_TESTS ?= tests/torch_internals tests/runtime_unit tests/unit/test_torch_versions.py tests/unit/test_machine.py \
+	tests/unit/test_wheel.py tests/capture/test_native_guards.py tests/capture/test_direct_calls.py
+newest-cell: .venv-test/.ready
+	.venv-test/bin/python tests/cells/run.py --newest --needs "$(NEWEST_NEEDS)" --workers $(WORKERS) --tests "$(NEWEST_TESTS)"
 
 # The whole suite with other versions, each in an environment of its own that is removed afterwards. A torch is several GB
 # on an index without a CPU-only one. A part: make cells CELLS="--cells 3.12+2.13.0"; a Python that is not on the path:
