@@ -244,6 +244,21 @@ class TestFolding:
         assert parameters(builder.make_dupe_guard) == ["obj_source", "dupe_source"]
         assert parameters(lazy.LazyVariableTracker.is_realized) == ["self"]
 
+    def test_what_is_not_there_is_looked_up_with_the_names_of_this_torch(self) -> None:
+        """In a module's dicts and its class's, on functions and modules: our own code looks, too."""
+
+        class Looking(torch.nn.Linear):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                if hasattr(self, "missing") or hasattr(parameters, "missing") or hasattr(torch, "missing"):
+                    x = x + 1
+                return super().forward(x) * getattr(self, "factor", 2)
+
+        found: list[tracing.FrameTrace] = []
+        with tracing.tracing_frames(found.append, lambda *_: None):
+            torch.compile(Looking(2, 2), backend="eager")(torch.ones(1, 2))
+        assert found[-1].assumed.lacking
+        assert ("torch", "missing") in found[-1].assumed.absent
+
     def test_globals_of_the_standard_library_have_a_source_of_their_own(self) -> None:
         from torch._dynamo.source import SkipGuardSource
 
