@@ -374,7 +374,7 @@ class TestErrors:
         [
             ("job = 2", "", "job: unknown key; did you mean jobs?"),
             ("jobs = 'all'", "", 'jobs: expected a whole number, 0 or more, got "all"'),
-            ("verify = 1", "", "verify: expected true or false, got 1"),
+            ("verify = 1", "", 'verify: expected true or false, or "run", got 1'),
             (
                 "variants = 'native'",
                 "",
