@@ -71,7 +71,12 @@ def built_here(names: Sequence[str]) -> list[str]:
     """Of these variants those that are not for another kind of machine: a project may declare some for each.
     All where none is left, of which `variants_for_this_machine` says what is wrong."""
     here = platform.machine()
-    owners = {name: [each for each in every() if name in (each.native, *each.variants)] for name in names}
+    owners = {
+        name: [
+            each for each in every() if name in each.variants or (is_for_gpus(name) and name == each.native)
+        ]
+        for name in names
+    }
     left = [name for name in names if not owners[name] or any(here in each.machines for each in owners[name])]
     return left or list(names)
 

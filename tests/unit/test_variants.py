@@ -262,6 +262,12 @@ class TestVariantsOfSeveralMachines:
         assert built_here(self.NAMES) == left
         assert built_here(["native", *self.NAMES]) == (["native", *left] if len(left) == 2 else ["native"])
 
+    def test_that_of_the_gpu_here_is_for_the_machines_that_have_such(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+        assert built_here(["native", "cuda-native", "cuda-sm90"]) == ["native"]
+
     def test_one_that_is_not_known_is_not_left_out(self) -> None:
         assert built_here(["x86-64-v9", "armv8-a"]) == ["x86-64-v9"]
 
