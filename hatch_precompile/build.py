@@ -239,7 +239,7 @@ class _Build:
             highest = max(names, key=known("cuda").index)
             raise BuildError(
                 f'verify = "run": of {", ".join(names)} the GPU here runs {highest} alone, the highest; '
-                "build each where it is that"
+                "build each on a GPU that runs no higher one"
             )
 
     def _write(

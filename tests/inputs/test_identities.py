@@ -144,3 +144,30 @@ def test_what_c_code_compares_stops_the_build(value: Any) -> None:
 
     with pytest.raises(Unsupported, match="a comparison with an object of"):
         captured(compares, rows(), SimpleNamespace(a=value, b=value))
+
+
+def counting(own: bool) -> tuple[Any, Any]:
+    count, scale = 0, 3.0 if own else 0
+
+    def helper() -> float:
+        return count if own else scale
+
+    def frame(x: torch.Tensor, there: Any) -> torch.Tensor:
+        nonlocal count
+        count += 1
+        return x * there()
+
+    return frame, helper
+
+
+def test_a_variable_that_the_frame_writes_and_may_share() -> None:
+    for own in (True, False):  # the other helper's has the same number
+        frame, helper = counting(own)
+        with pytest.raises(Unsupported, match="the variable 'count', which the traced function writes"):
+            captured(frame, rows(), helper)
+
+
+def test_a_variable_that_the_frame_alone_has() -> None:
+    frame, _ = counting(own=True)
+    _, another = closure()
+    assert captured(frame, rows(), another).loaded()() == ""

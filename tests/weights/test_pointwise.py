@@ -99,6 +99,30 @@ def test_a_block_of_a_network_for_phones(dynamic: tuple[int, ...], capfd: pytest
         torch.testing.assert_close(list(answer), [model(x)], atol=1e-5, rtol=1e-5)
 
 
+class Lying(nn.Module):
+    """Weights that lie otherwise than in rows, and one that the call returns, which is not packed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turned = nn.Parameter(torch.randn(16, 24, 1, 1))
+        self.wide = nn.Parameter(torch.randn(24, 40, 1, 1))
+        self.scale = nn.Parameter(torch.randn(24, 1, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        made = self.wide[:, 3:19] * self.scale
+        of_each = (self.turned.transpose(0, 1), self.wide[:, :16], self.scale.expand(24, 16, 1, 1), made)
+        return [*(F.relu(F.conv2d(x, weight)) for weight in of_each), made]
+
+
+def test_weights_that_lie_otherwise() -> None:
+    torch.manual_seed(0)
+    model, x = Lying(), torch.randn(1, 16, 7, 7)
+    call, _, steps = compiled(model, avx512(), x)
+    assert STEP in steps
+    with torch.no_grad():
+        torch.testing.assert_close(list(call()), model(x), atol=1e-5, rtol=1e-5)
+
+
 class Others(nn.Module):
     """For oneDNN."""
 

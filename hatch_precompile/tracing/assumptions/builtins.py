@@ -33,6 +33,7 @@ def made_anew() -> None:
 
     if way("handlers of builtin functions") == "kept":
         BuiltinVariable.call_function_handler_cache.clear()
+    BuiltinVariable._binop_handlers.cache_clear()
 
 
 def _making(watched: dict[Any, Callable[..., None]]) -> Callable[..., Callable[..., Any]]:

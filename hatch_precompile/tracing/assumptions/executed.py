@@ -103,7 +103,7 @@ def _noting_what_runs(outermost: CodeType) -> Iterator[None]:
 
 def _all_traced(output_graph: Any) -> None:
     """All is traced, and guards are still to be made."""
-    objects_apart()
+    objects_apart(output_graph.root_tx)
     guard_what_was_found(output_graph.root_tx)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable
-from types import BuiltinFunctionType, ModuleType, WrapperDescriptorType
+from types import BuiltinFunctionType, CellType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 from hatch_precompile.runtime import call_checks
@@ -78,13 +78,14 @@ def _compared_in_c(own: Callable[..., Any]) -> Callable[..., Any]:
         if (
             self.source is not None
             and self._base_vt is None
-            and not isinstance(self.value, enum.Enum)
+            and not isinstance(self.value, (enum.Enum, str, int, float))  # whose values are guarded
             and _is_of_c(next((vars(base)[op] for base in cls.__mro__ if op in vars(base)), None))
             and result.is_python_constant()
             and result.as_python_constant() is not NotImplemented
         ):
             stop(
-                f"a comparison with an object of {cls.__qualname__}", "Compare numbers or text that it gives."
+                f"a comparison with an object of the class {cls.__qualname__}, which C code makes",
+                "Compare its attributes that are numbers or text.",
             )
         return result
 
@@ -96,11 +97,15 @@ def _is_of_c(comparison: Any) -> bool:
 
 
 def _same_function(own: Callable[..., Any]) -> Callable[..., Any]:
-    """Where one is looked for among others."""
+    """Of functions that are looked for, or are keys."""
+    from torch._dynamo.variables import functions
 
     def is_python_equal(self: Any, other: Any) -> bool:
         result: bool = own(self, other)
-        (one if result else apart)(self, other)
+        if (
+            type(self) is type(other) is functions.UserFunctionVariable
+        ):  # a bound method is made anew each time
+            (one if result else apart)(self, other)
         return result
 
     return is_python_equal
@@ -137,6 +142,12 @@ def one(left: Any, right: Any) -> None:
 
 
 def _same(before: Any, here: Any) -> None:
+    from torch._dynamo.source import is_from_skip_guard_source
+    from torch._guards import GuardSource
+
+    for each in (before, here):
+        if is_from_skip_guard_source(each) or each.guard_source is GuardSource.CONSTANT:
+            return  # taken for constant
     for each in (before, here):
         _keep_in_tree(each)
     assumed().same.add((before.name, here.name))
@@ -173,7 +184,8 @@ def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _realize(variable: Any) -> None:
-    """Not what is in the dict or set itself, of which one is found or none (keys.py)."""
+    """Have dynamo make its guard of a key, and of each in a tuple; but not of those that a dict or a set has,
+    of which one is found or none (keys.py)."""
     from torch._dynamo import source
     from torch._dynamo.variables.lists import BaseListVariable
 
@@ -274,6 +286,7 @@ def _closure(own: Callable[..., Any]) -> Callable[..., Any]:
             before = variable.source if variable is not None else None
             here = GetItemSource(ClosureSource(source), index)
             if isinstance(before, LocalCellSource):
+                assumed().shared.add(before.local_name)
                 if _is_filled(cell):
                     own_variable = LocalSource(before.local_name, is_derefed_cell_contents=True)
                     _same(own_variable, CellContentsSource(here, "cell_contents"))
@@ -314,9 +327,9 @@ def _written(own: Callable[..., Any]) -> Callable[..., Any]:
     return write
 
 
-def objects_apart() -> None:
+def objects_apart(frame: Any) -> None:
     """At the end of a trace: an object that it has written to was none of the others that it has met, of the
-    same type. What it wrote would be seen in them."""
+    same type. What it wrote would be seen in them. frame: dynamo's translator of the outermost one"""
     found = assumed()
     by_type: dict[type, list[Any]] = {}
     for item, variable in found.met.values():
@@ -326,3 +339,30 @@ def objects_apart() -> None:
         for other in by_type.get(type(item), ()):
             if other is not written:
                 apart(written, other)
+    _own_cells_apart(frame)
+
+
+def _own_cells_apart(frame: Any) -> None:
+    """The frame's own cells cannot be asked for, but what is in them can: where it differs, they do."""
+    from torch._dynamo.source import CellContentsSource, LocalCellSource, LocalSource
+
+    found = assumed()
+    cells = [(item, variable) for item, variable in found.met.values() if type(item) is CellType]
+    for source in found.written:
+        if not isinstance(source, LocalCellSource) or source.local_name not in frame.f_code.co_freevars:
+            continue
+        name = source.local_name
+        own = frame.f_locals.get(name)
+        filled = [(cell.cell_contents, variable) for cell, variable in cells if _is_filled(cell)]
+        if name in found.shared or any(contents is own for contents, _ in filled):
+            stop(
+                f"the variable {name!r}, which the traced function writes, and others may have",
+                "Keep it in an attribute.",
+            )
+            continue
+        here = LocalSource(name, is_derefed_cell_contents=True)
+        for _, variable in filled:
+            there = CellContentsSource(variable.source, "cell_contents")
+            _keep_in_tree(here)
+            _keep_in_tree(there)
+            found.apart.add((here.name, there.name))

@@ -68,6 +68,7 @@ class Assumed:
     lacking: (class, how many of its __mro__) -> names that these were found not to have
     apart: dynamo's names of two objects that are not the same one
     same: dynamo's names of two places where one object was
+    shared: the frame's variables whose cells functions that it calls have, too
     met: objects from outside of the trace, with dynamo's variables for them, by id
     written: of those, the ones that the traced code has changed, by dynamo's sources
     orders_seen: the keys of dicts whose order the traced code has seen
@@ -110,6 +111,7 @@ class Assumed:
     asked: list[Any] = field(default_factory=list)
     found: dict[Any, Any] = field(default_factory=dict)
     same: set[tuple[str, str]] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
 
 
 _KEPT = "_precompile_assumed"

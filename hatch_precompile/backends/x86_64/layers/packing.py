@@ -6,6 +6,7 @@ Seen in torch 2.13.0 (torch/_inductor/fx_passes/mkldnn_fusion.py).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -379,6 +380,24 @@ def _is_one_per_channel(value: Any, result: Any, channels: int) -> bool:
     return value.dtype in dtypes and result.dtype in dtypes and list(value.shape) in shapes
 
 
+def _is_given_away(graph: Any, weight: Any, fixed: set[Any]) -> bool:
+    """Whether a call returns what a weight is made of, so that it is made in the graph, at each call."""
+    given = {node for node in returned(graph) if depends_on(node, fixed)}
+    return bool((_made_of([weight]) & _made_of(given)) - fixed)
+
+
+def _made_of(nodes: Iterable[Any]) -> set[Any]:
+    """The nodes themselves and all before them."""
+    found: set[Any] = set()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += node.all_input_nodes
+    return found
+
+
 def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> None:
     x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
     value, base = x.meta["val"], weight.meta["val"]
@@ -389,6 +408,8 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) 
     if not all(statically_known_true(size >= 1) for size in (*base.shape, *value.shape)):
         return
     if bias is not None and bias.meta["val"].dtype != base.dtype:
+        return
+    if _is_given_away(graph, weight, fixed):
         return
     # Where sizes are not known these are the sample's: for others it may be packed anew, at each call.
     sizes = [value_in_sample(size, _UNKNOWN) for size in value.shape]

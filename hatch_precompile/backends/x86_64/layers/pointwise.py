@@ -3,7 +3,7 @@
 oneDNN takes 20 to 30 microseconds to set up each convolution, which is more than many of them take in a
 network for phones, and it must not be given a relu (epilogues.py). Ours starts at once and does what follows
 a convolution while its results are near. Inductor's patterns find what that is, as they do for oneDNN: the
-node is the same but for a third number in its dilation, which a 1 x 1 filter does not have.
+node is the same but for a third number in its dilation, that of its filters.
 Seen in torch 2.13.0 (torch/_inductor/fx_passes/mkldnn_fusion.py, torch/_inductor/mkldnn_lowerings.py).
 """
 
@@ -57,8 +57,8 @@ def pointwise_convolution(graph: Any, node: Any, weight: Any) -> Any:
     base = weight.meta["val"]
     matrix = added(graph, aten.reshape.default, weight, list(base.shape[:2]))
     packed = graph.call_function(in_panels, (matrix,))
-    packed.meta["val"] = base  # of which torch makes the sizes of the result
-    how: tuple[Any, ...] = ([0, 0], [1, 1], [1, 1, 1], 1, "none", [], "")
+    packed.meta["val"] = base.contiguous()  # of its sizes torch makes those of the result
+    how: tuple[Any, ...] = ([0, 0], [1, 1], [1, 1, int(base.shape[0])], 1, "none", [], "")
     return graph.call_function(mkldnn._convolution_pointwise.default, (x, packed, bias, *how))
 
 
@@ -92,16 +92,17 @@ def _or_ours(target: Any, convolution: Callable[..., Any]) -> Callable[..., Any]
         weight, bias, padding, stride, dilation, groups, *following = others
         if len(dilation) != 3:
             return convolution(*args)
+        n = dilation[2]
         if not calls_c_functions():
-            filters = _filters_of(weight, x)
+            filters = _filters_of(weight, n, x)
             given = [x, filters] if alone else [x, other, filters]
             return convolution(*given, bias, padding, stride, dilation[:2], groups, *following)
         if alone:
-            return _call(x, weight, bias, None, *following)
+            return _call(x, weight, n, bias, None, *following)
         kind, alpha, *following = following
-        if kind == "add" and alpha in (None, 1) and _sizes(other) == _result_sizes(x, weight):
-            return _call(x, weight, bias, other, *following)
-        result = lowered(getattr(aten, kind), _call(x, weight, bias, None), other, overload="Tensor")
+        if kind == "add" and alpha in (None, 1) and _sizes(other) == _result_sizes(x, n):
+            return _call(x, weight, n, bias, other, *following)
+        result = lowered(getattr(aten, kind), _call(x, weight, n, bias, None), other, overload="Tensor")
         return lowered(aten.relu, result) if following[0] == "relu" else result
 
     return lower
@@ -111,25 +112,27 @@ def _sizes(x: Any) -> list[Any]:
     return list(x.get_size())
 
 
-def _result_sizes(x: Any, weight: Any) -> list[Any]:
+def _result_sizes(x: Any, n: int) -> list[Any]:
     images, _, *size = _sizes(x)
-    return [images, _sizes(weight)[0], *size]
+    return [images, n, *size]
 
 
 def _call(
     x: Any,
     weight: Any,
+    n: int,
     bias: Any,
     other: Any,
     name: str | None = None,
     numbers: Sequence[float] | None = None,
     algorithm: str | None = None,
 ) -> Any:
-    """other: what is added to the convolution; name, numbers, algorithm: what follows, in oneDNN's words"""
+    """n: channels of the result, which weights in panels do not tell; other: what is added to the
+    convolution; name, numbers, algorithm: what follows, in oneDNN's words"""
     from torch._inductor import ir
 
     which = _FOLLOWING.index(name or "none") + (algorithm == "tanh")
-    sizes = _result_sizes(x, weight)
+    sizes = _result_sizes(x, n)
     need = ir.ExternKernel
     inputs = [_laid_out(x), need.require_contiguous(need.realize_input(weight))]
     inputs += [] if bias is None else [need.require_contiguous(need.realize_input(bias))]
@@ -154,11 +157,11 @@ def _channels_last(shape: Sequence[Any]) -> list[Any]:
     return [channels * height * width, 1, channels * width, channels]
 
 
-def _filters_of(weight: Any, x: Any) -> Any:
+def _filters_of(weight: Any, n: int, x: Any) -> Any:
     """The filters that lie in these panels, in whose place torch takes them to lie."""
     from torch._inductor import ir
 
-    n, k = int(_sizes(weight)[0]), int(_sizes(x)[1])
+    k = int(_sizes(x)[1])
     filled = -(-n // COLUMNS) * COLUMNS
     there = ir.ExternKernel.realize_input(weight)
     panels = lowered(aten.as_strided, there, [filled // COLUMNS, COLUMNS, k], [k * COLUMNS, 1, COLUMNS])

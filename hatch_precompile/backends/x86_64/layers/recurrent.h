@@ -165,6 +165,9 @@ void advance(const float* gates, const float* w, const float* h, float* c, float
     if (auto error = aoti_torch_get_sizes(gates, &sizes)) return error;
     if (auto error = aoti_torch_get_sizes(hx, &state_sizes)) return error;
     const int64_t steps = sizes[0], batch = sizes[1], size = state_sizes[2], state = batch * size;
+    if (state_sizes[1] != batch) return AOTI_TORCH_FAILURE;
+    if (auto error = aoti_torch_get_sizes(cx, &state_sizes)) return error;
+    if (state_sizes[1] != batch || state_sizes[2] != size) return AOTI_TORCH_FAILURE;
     const int64_t strides[] = {state, size, 1}, made_sizes[][3] = {{steps, batch, size}, {1, batch, size}};
     AtenTensorHandle made[3];
     RAIIAtenTensorHandle owners[3];
