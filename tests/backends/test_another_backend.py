@@ -85,7 +85,7 @@ def test_where_the_machine_lacks_something_it_is_left_out(place: Path) -> None:
     ("name", "said"),
     [
         ("toy-2", 'this machine cannot run "toy-2", its toy has no wit; build on one that has'),
-        ("toy-3", 'unknown variant "toy-3"; known: "native", "toy-native", '),
+        ("toy-3", 'unknown variant "toy-3"; known: "native", "cuda-native", "toy-native", '),
     ],
 )
 def test_the_configuration_knows_its_names(tmp_path: Path, name: str, said: str) -> None:
