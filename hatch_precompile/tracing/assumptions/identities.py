@@ -2,6 +2,8 @@
 
 Dynamo guards where two of them are one object, and not where they are two; nor where one place is below the
 frame's variables and the other below its globals.
+
+Seen in torch 2.11.0 and 2.13.0, read in 2.14.1.
 """
 
 from __future__ import annotations
@@ -33,13 +35,17 @@ def watch_identities(watch: Callable[..., None]) -> None:
         watch(UserDefinedObjectVariable, "call_method", _equal_if_same)
     watch(builtin.BuiltinVariable, "_comparison_with_tensor", _arrays_compared)
     watch(torch_name("key of a set or a dict"), "__init__", _as_key)
-    if "richcompare_impl" in vars(UserDefinedObjectVariable):  # else the graph is broken there
-        watch(UserDefinedObjectVariable, "richcompare_impl", _compared_in_c)
+    for name in ("richcompare_impl", "tp_richcompare_impl"):  # 2.11 breaks the graph there
+        if name in vars(UserDefinedObjectVariable):
+            watch(UserDefinedObjectVariable, name, _compared_in_c)
     for name in ("_track_obj", "track_mutable"):
         watch(SideEffects, name, _met)
     watch(SideEffects, "track_cell_existing", _cell_met)
     watch(functions.UserFunctionVariable, "bind_args", _closure)
-    watch(functions.UserFunctionVariable, "is_python_equal", _same_function)
+    if hasattr(
+        functions.UserFunctionVariable, "is_python_equal"
+    ):  # newer ones go through vt_identity_compare
+        watch(functions.UserFunctionVariable, "is_python_equal", _same_function)
     for name in ("mutation", "store_attr"):
         watch(SideEffects, name, _written)
     watch(builder, "make_dupe_guard", _met_again)
@@ -102,9 +108,8 @@ def _same_function(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def is_python_equal(self: Any, other: Any) -> bool:
         result: bool = own(self, other)
-        if (
-            type(self) is type(other) is functions.UserFunctionVariable
-        ):  # a bound method is made anew each time
+        # A bound method is made anew each time.
+        if type(self) is type(other) is functions.UserFunctionVariable:
             (one if result else apart)(self, other)
         return result
 
@@ -251,9 +256,8 @@ def _cell_met(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def track_cell_existing(self: Any, source: Any, cell: Any, contents: Any) -> Any:
         result = own(self, source, cell, contents)
-        if source is not None and not isinstance(
-            source, LocalCellSource
-        ):  # the frame's own cannot be asked for
+        # The frame's own cannot be asked for.
+        if source is not None and not isinstance(source, LocalCellSource):
             assumed().met[id(cell)] = cell, result
         return result
 
@@ -300,7 +304,6 @@ def _closure(own: Callable[..., Any]) -> Callable[..., Any]:
 def _met_again(own: Callable[..., Any]) -> Callable[..., Any]:
     """An object that comes from two places has one variable. That it has to be one is guarded where both are
     below the frame's variables, or both below its globals."""
-
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import is_from_skip_guard_source
 
