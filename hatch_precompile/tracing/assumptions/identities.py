@@ -347,8 +347,12 @@ def objects_apart(frame: Any) -> None:
 
 def _own_cells_apart(frame: Any) -> None:
     """The frame's own cells cannot be asked for, but what is in them can: where it differs, they do."""
+    from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
     from torch._dynamo.source import CellContentsSource, LocalCellSource, LocalSource
 
+    # What one that goes on after a graph break shares, the call before the break has made.
+    if frame.f_code.co_name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX):
+        return
     found = assumed()
     cells = [(item, variable) for item, variable in found.met.values() if type(item) is CellType]
     for source in found.written:
