@@ -3,7 +3,7 @@
 oneDNN takes 20 to 30 microseconds to set up each convolution, which is more than many of them take in a
 network for phones, and it must not be given a relu (epilogues.py). Ours starts at once and does what follows
 a convolution while its results are near. Inductor's patterns find what that is, as they do for oneDNN: the
-node is the same but for a third number in its dilation, that of its filters.
+node is the same but for one number more in its dilation than it has dimensions: that of its filters.
 Seen in torch 2.13.0 (torch/_inductor/fx_passes/mkldnn_fusion.py, torch/_inductor/mkldnn_lowerings.py).
 """
 
@@ -90,7 +90,7 @@ def _or_ours(target: Any, convolution: Callable[..., Any]) -> Callable[..., Any]
         x, *others = args
         other = None if alone else others.pop(0)
         weight, bias, padding, stride, dilation, groups, *following = others
-        if len(dilation) != 3:
+        if len(dilation) == len(_sizes(x)) - 2:
             return convolution(*args)
         n = dilation[2]
         if not calls_c_functions():
