@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import enum
 import types
 from collections.abc import Callable
 from typing import Any
@@ -128,6 +129,38 @@ def test_what_a_module_has_registered(made: Any) -> None:
 def test_what_a_class_a_module_or_a_function_has(holder: Any, call: Any) -> None:
     holder.gain = 1.0
     assert removed(call, holder, lambda: delattr(holder, "gain")) != ""
+
+
+class Kind(type):
+    pass
+
+
+class OfKind(metaclass=Kind):
+    pass
+
+
+class Derived(Plain):
+    pass
+
+
+class Mode(enum.Enum):
+    ONE = 1.0
+    TWO = 2.0
+
+
+@pytest.mark.parametrize("values", [(1.0, 2.0), (None, 1.0), (Mode.ONE, Mode.TWO)])
+@pytest.mark.parametrize(
+    ("holder", "there"), [(Plain, Plain), (Plain, Derived), (Plain, Plain()), (OfKind, OfKind), (Kind, OfKind)]
+)
+def test_the_value_that_a_class_has(holder: Any, there: Any, values: tuple[Any, Any]) -> None:
+    def asked(x: torch.Tensor, there: Any) -> torch.Tensor:
+        return x * 2.0 if there.gain == values[0] else x * 3.0
+
+    holder.gain = values[0]
+    try:
+        assert removed(asked, there, lambda: setattr(holder, "gain", values[1])) != ""
+    finally:
+        del holder.gain
 
 
 @pytest.mark.parametrize("value", [1.0, lambda self: 1.0], ids=["value", "method"])

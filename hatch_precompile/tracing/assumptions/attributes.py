@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import enum
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -38,6 +39,7 @@ def watch_attributes(watch: Callable[..., None]) -> None:
     look_up = way("an attribute of a module")
     watch(misc.PythonModuleVariable, look_up, _attribute)
     watch(functions.UserFunctionVariable, look_up, _attribute)
+    watch(user_defined.UserDefinedClassVariable, "var_getattr", _of_class)
     watch(builtin.BuiltinVariable, "call_isinstance", _isinstance)
     if way("an object's __dict__") == "a dict":
         watch(dicts.DunderDictVariable, "install_dict_contains_guard", _dict_contains)
@@ -94,6 +96,38 @@ def _of_function(function: Any, name: str) -> None:
         and (name in _OF_FUNCTIONS or not hasattr(function, name))
     ):
         assumed().looked_at[function, name] = None
+
+
+def _of_class(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What the class of a class has, and in torch 2.11 any number and text of a class, is the trace's own."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import AttrSource, is_from_skip_guard_source
+
+    def var_getattr(self: Any, tx: Any, name: str) -> Any:
+        result = own(self, tx, name)
+        guarded = self.source is None or is_from_skip_guard_source(self.source)
+        for value in [] if guarded else _constants_of(result):
+            asked = GuardBuilder.ID_MATCH if is_a(value, enum.Enum) else GuardBuilder.CONSTANT_MATCH
+            install_guard(AttrSource(self.source, name).make_guard(asked))
+        return result
+
+    return var_getattr
+
+
+def _constants_of(variable: Any) -> Iterator[Any]:
+    """The number, text or member of an Enum that a variable of dynamo's stands for, if it does not know where
+    it is from."""
+    from torch._dynamo.variables import ConstantVariable
+    from torch._dynamo.variables.misc import GetAttrVariable
+
+    if type(variable) is GetAttrVariable:
+        value = attribute(variable.obj.value, variable.name)
+    elif variable.source is None and variable.is_python_constant():
+        value = variable.as_python_constant()
+    else:
+        return
+    if ConstantVariable.is_base_literal(value) or is_a(value, enum.Enum):
+        yield value
 
 
 def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,5 @@
-"""Watches builtin functions where dynamo has no function of its own for one, but makes it a handler for each
-combination of types: torch 2.11."""
+"""Watches builtin functions where dynamo makes a handler for each combination of types: `is`, and in torch 2.11
+`hash`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.assumptions.identities import apart
+from hatch_precompile.tracing.assumptions.identities import apart, one
 from hatch_precompile.tracing.assumptions.values import require_steady_hash
 
 __all__ = ["made_anew", "watch_builtins"]
@@ -18,13 +18,10 @@ def watch_builtins(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.variables.builtin import BuiltinVariable
 
-    watched: dict[Any, Callable[..., None]] = {}
+    watched: dict[Any, Callable[..., None]] = {operator.is_: _compared, operator.is_not: _compared}
     if way("hash()") == "a handler":
         watched[hash] = _hashed
-    if way("is") == "a handler":
-        watched |= {operator.is_: _compared, operator.is_not: _compared}
-    if watched:
-        watch(BuiltinVariable, "_make_handler", _making(watched))
+    watch(BuiltinVariable, "_make_handler", _making(watched))
 
 
 def made_anew() -> None:
@@ -63,5 +60,6 @@ def _hashed(fn: Any, tx: Any, args: Any, result: Any) -> None:
 
 def _compared(fn: Any, tx: Any, args: Any, result: Any) -> None:
     """`a is b`, and `a is not b`"""
-    if len(args) == 2 and result is not None and result.is_constant_match(fn is operator.is_not):
-        apart(*args)
+    if len(args) == 2 and result is not None and result.is_python_constant():
+        same = result.as_python_constant() == (fn is operator.is_)
+        (one if same else apart)(*args)

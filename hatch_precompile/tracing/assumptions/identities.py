@@ -9,9 +9,11 @@ Seen in torch 2.11.0 and 2.13.0, read in 2.14.1.
 from __future__ import annotations
 
 import enum
+import itertools
 import operator
+import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, ModuleType, WrapperDescriptorType
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 from hatch_precompile.runtime import call_checks
@@ -46,6 +48,8 @@ def watch_identities(watch: Callable[..., None]) -> None:
         functions.UserFunctionVariable, "is_python_equal"
     ):  # newer ones go through vt_identity_compare
         watch(functions.UserFunctionVariable, "is_python_equal", _same_function)
+    for kind in (functions.UserFunctionVariable, functions.SkipFunctionVariable):
+        watch(kind, "as_python_constant", _function_taken)
     for name in ("mutation", "store_attr"):
         watch(SideEffects, name, _written)
     watch(builder, "make_dupe_guard", _met_again)
@@ -116,6 +120,31 @@ def _same_function(own: Callable[..., Any]) -> Callable[..., Any]:
     return is_python_equal
 
 
+def _function_taken(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A function itself is constant to dynamo, and its guard asks for the code."""
+    from torch._dynamo.variables.base import VariableTracker
+
+    asks_only = VariableTracker.is_python_constant.__code__
+
+    def as_python_constant(self: Any) -> Any:
+        function = own(self)
+        if self.source is not None and sys._getframe(1).f_code is not asks_only:
+            assumed().taken[self.source] = self
+        return function
+
+    return as_python_constant
+
+
+def _functions_apart() -> None:
+    """At the end of a trace: of functions of one code, which ones were one, and which were not."""
+    taken = [(_object_of(variable), variable) for variable in assumed().taken.values()]
+    for (first, left), (second, right) in itertools.combinations(taken, 2):
+        if first is second:
+            one(left, right)
+        elif type(first) is type(second) is FunctionType and first.__code__.co_code == second.__code__.co_code:
+            apart(left, right)
+
+
 def _equal_if_same(own: Callable[..., Any]) -> Callable[..., Any]:
     """`a == b` of objects without an `__eq__`, where it does not come to `a is b`."""
 
@@ -132,7 +161,7 @@ def _equal_if_same(own: Callable[..., Any]) -> Callable[..., Any]:
 def apart(left: Any, right: Any) -> None:
     """Of two objects from outside of the trace, of one type: they were not the same one."""
     places = [_source_of(left), _source_of(right)]
-    if None not in places and _type_of(left) is _type_of(right):
+    if None not in places and _type_of(left) is _type_of(right) and not _differ(left, right):
         for each in places:
             _keep_in_tree(each)
         assumed().apart.add((places[0].name, places[1].name))
@@ -161,14 +190,16 @@ def _same(before: Any, here: Any) -> None:
 # Dicts that every module has of its own.
 _OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *call_checks.HOOKS}
 
-# What guards compare by identity, each with what it was, or by its value.
-_KNOWN = (
-    ModuleType,
-    BuiltinFunctionType,
-    type,
-    enum.Enum,
-    *(bool, int, float, complex, str, bytes, type(None), type(...)),
-)
+# What guards compare by identity, each with what it was.
+_KNOWN = (ModuleType, BuiltinFunctionType, type, enum.Enum, bool, type(None), type(...))
+
+
+def _differ(left: Any, right: Any) -> bool:
+    """Whether their guards tell them apart, by their values"""
+    from torch._dynamo.variables import ConstantVariable
+
+    values = [each.as_python_constant() for each in (left, right) if type(each) is ConstantVariable]
+    return len(values) == 2 and values[0] != values[1]
 
 
 def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -343,6 +374,7 @@ def objects_apart(frame: Any) -> None:
             if other is not written:
                 apart(written, other)
     _own_cells_apart(frame)
+    _functions_apart()
 
 
 def _own_cells_apart(frame: Any) -> None:
