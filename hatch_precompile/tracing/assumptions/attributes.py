@@ -55,7 +55,7 @@ def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
             assumed().attributes.add(name)
             owner = args[0].realize()
             _of_module(_held(owner, "value"), name)
-            _of_function(_held(owner, "fn"), name)
+            _of_function(_held(owner, "fn"), name, owner.source)
         return own(self, tx, args, kwargs)
 
     return call_function
@@ -78,7 +78,7 @@ def _held(variable: Any, name: str) -> Any:
 def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
     def look_up(self: Any, tx: Any, name: str) -> Any:
         _of_module(_held(self, "value"), name)
-        _of_function(_held(self, "fn"), name)
+        _of_function(_held(self, "fn"), name, self.source)
         return own(self, tx, name)
 
     return look_up
@@ -89,13 +89,16 @@ def _of_module(module: Any, name: str) -> None:
         assumed().absent.add((attribute(module, "__name__"), name))
 
 
-def _of_function(function: Any, name: str) -> None:
-    if (
-        type(function) is FunctionType
-        and not of_torch(function.__code__.co_filename)
-        and (name in _OF_FUNCTIONS or not hasattr(function, name))
-    ):
+def _of_function(function: Any, name: str, source: Any) -> None:
+    from torch._dynamo.source import is_from_skip_guard_source
+
+    if type(function) is not FunctionType or of_torch(function.__code__.co_filename):
+        return
+    if name in _OF_FUNCTIONS or not hasattr(function, name):
         assumed().looked_at[function, name] = None
+    known = source is None or is_from_skip_guard_source(source)
+    if not known and name not in _OF_FUNCTIONS:  # another function may have the same code
+        guard_on_attribute(source, name)
 
 
 def _of_class(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.identities import apart, one
+from hatch_precompile.tracing.assumptions.results import stop
 from hatch_precompile.tracing.assumptions.values import require_steady_hash
 
 __all__ = ["made_anew", "watch_builtins"]
@@ -18,7 +19,7 @@ def watch_builtins(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.variables.builtin import BuiltinVariable
 
-    watched: dict[Any, Callable[..., None]] = {operator.is_: _compared, operator.is_not: _compared}
+    watched: dict[Any, Callable[..., None]] = {dir: _listed, operator.is_: _compared, operator.is_not: _compared}
     if way("hash()") == "a handler":
         watched[hash] = _hashed
     watch(BuiltinVariable, "_make_handler", _making(watched))
@@ -56,6 +57,13 @@ def _making(watched: dict[Any, Callable[..., None]]) -> Callable[..., Callable[.
 def _hashed(fn: Any, tx: Any, args: Any, result: Any) -> None:
     if args and result is not None and result.is_python_constant():
         require_steady_hash(tx, args[0])
+
+
+def _listed(fn: Any, tx: Any, args: Any, result: Any) -> None:
+    from torch._dynamo.variables.functions import UserFunctionVariable
+
+    if result is not None and type(args[0]) is UserFunctionVariable and args[0].source is not None:
+        stop("dir() of a function", "Ask for the attribute, by hasattr().")
 
 
 def _compared(fn: Any, tx: Any, args: Any, result: Any) -> None:

@@ -84,17 +84,13 @@ def _compared_in_c(own: Callable[..., Any]) -> Callable[..., Any]:
 
     def richcompare_impl(self: Any, tx: Any, other: Any, op: str) -> Any:
         result = own(self, tx, other, op)
-        cls = type(self.value)
         if (
-            self.source is not None
-            and self._base_vt is None
-            and not isinstance(self.value, (enum.Enum, str, int, float))  # whose values are guarded
-            and _is_of_c(next((vars(base)[op] for base in cls.__mro__ if op in vars(base)), None))
+            _is_compared_in_c(self, op)
             and result.is_python_constant()
             and result.as_python_constant() is not NotImplemented
         ):
             stop(
-                f"a comparison with an object of the class {cls.__qualname__}, which C code makes",
+                f"a comparison with an object of the class {type(self.value).__qualname__}, which C code makes",
                 "Compare its attributes that are numbers or text.",
             )
         return result
@@ -102,7 +98,18 @@ def _compared_in_c(own: Callable[..., Any]) -> Callable[..., Any]:
     return richcompare_impl
 
 
-def _is_of_c(comparison: Any) -> bool:
+def _is_compared_in_c(variable: Any, op: str) -> bool:
+    """Whether a function of C decides this, which may look at what no guard asks for"""
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    if not (variable.is_realized() and isinstance(realized := variable.realize(), UserDefinedObjectVariable)):
+        return False
+    value = realized.value
+    if realized.source is None or realized._base_vt is not None:
+        return False
+    if isinstance(value, (enum.Enum, str, int, float)):  # their values are guarded
+        return False
+    comparison = next((vars(base)[op] for base in type(value).__mro__ if op in vars(base)), None)
     return isinstance(comparison, WrapperDescriptorType) and comparison.__objclass__ is not object
 
 
@@ -211,6 +218,11 @@ def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
         own(self, variable)
         value = _object_of(variable) if variable.is_realized() else None
         cls: Any = type(value)
+        if _is_compared_in_c(variable, "__eq__") and _source_of(variable) is not None:
+            stop(
+                f"an object of the class {cls.__qualname__}, which C code compares, as a key",
+                "Take an attribute of it that is a number or text for the key.",
+            )
         by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
         if by_identity and value is not None and (source := _source_of(variable)) is not None:
             _keep_in_tree(source)

@@ -37,6 +37,7 @@ from hatch_precompile.tracing.assumptions.results import (
     where,
 )
 from hatch_precompile.tracing.assumptions.values import watch_values
+from hatch_precompile.tracing.assumptions.wrapped import watch_wrapped
 
 __all__ = ["watching_assumptions"]
 
@@ -74,6 +75,7 @@ def watching_assumptions() -> Iterator[None]:
         watch_values(watch)
         watch_builtins(watch)
         watch_calls(watch)
+        watch_wrapped(watch)
         made_anew()
         stack.callback(made_anew)
         yield

@@ -1,0 +1,83 @@
+"""Guards what dynamo takes from outside of the trace without asking what it is, or not closely enough.
+
+Dynamo's comments say of each that it is unlikely to change. In one process it is; but a function that is
+called with another argument meets the entry of the first.
+
+Seen in torch 2.11.0 and 2.13.0, read in 2.14.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hatch_precompile.static_lookup import is_a
+from hatch_precompile.tracing.assumptions.results import value_of
+
+__all__ = ["watch_wrapped"]
+
+
+def watch_wrapped(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.variables import builder, functions
+
+    watch(builder.VariableBuilder, "_wrap", _wrapped)
+    for module in (builder, functions):
+        watch(module, "SkipGuardSource", _guarded_source)
+
+
+def _guarded_source(_: Any) -> Callable[..., Any]:
+    """Signatures and annotations are guarded as everything else is."""
+
+    def place(base: Any) -> Any:
+        return base
+
+    return place
+
+
+def _wrapped(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.guards import install_guard
+    from torch._dynamo.source import is_from_skip_guard_source
+
+    def _wrap(self: Any, value: Any) -> Any:
+        source = self.source
+        result = own(self, value)
+        if not is_from_skip_guard_source(source):
+            install_guard(*_lacking(value, source, self.tx.output.root_tx))
+        return result
+
+    return _wrap
+
+
+def _lacking(value: Any, source: Any, frame: Any) -> Iterator[Any]:
+    """The guards that dynamo does not make of this value. frame: its translator of the outermost one"""
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.source import AttrSource
+
+    if is_a(value, type):
+        if not _is_own_class(source, frame):
+            yield source.make_guard(GuardBuilder.CLASS_MATCH)
+    elif type(value) is contextlib.nullcontext:
+        if value.enter_result is None:
+            yield AttrSource(source, "enter_result").make_guard(GuardBuilder.CONSTANT_MATCH)
+    elif type(value) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+        yield source.make_guard(GuardBuilder.TYPE_MATCH)
+        yield AttrSource(source, "__name__").make_guard(GuardBuilder.CONSTANT_MATCH)
+        yield AttrSource(source, "__objclass__").make_guard(GuardBuilder.CLASS_MATCH)
+    elif type(value) is types.MethodWrapperType:
+        yield source.make_guard(GuardBuilder.TYPE_MATCH)
+        yield AttrSource(source, "__name__").make_guard(GuardBuilder.CONSTANT_MATCH)
+        yield AttrSource(source, "__self__").make_guard(GuardBuilder.TYPE_MATCH)
+
+
+def _is_own_class(source: Any, frame: Any) -> bool:
+    """Whether it is the `__class__` that the compiler gives a method that says super()"""
+    from torch._dynamo.source import CellContentsSource, ClosureSource, GetItemSource
+
+    cell = source.base if type(source) is CellContentsSource else None
+    if type(cell) is not GetItemSource or type(cell.base) is not ClosureSource:
+        return False
+    function = value_of(cell.base.base, frame)
+    return bool(function.__code__.co_freevars[cell.index] == "__class__")
