@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import enum
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
@@ -150,7 +150,8 @@ class Mode(enum.Enum):
 
 @pytest.mark.parametrize("values", [(1.0, 2.0), (None, 1.0), (Mode.ONE, Mode.TWO)])
 @pytest.mark.parametrize(
-    ("holder", "there"), [(Plain, Plain), (Plain, Derived), (Plain, Plain()), (OfKind, OfKind), (Kind, OfKind)]
+    ("holder", "there"),
+    [(Plain, Plain), (Plain, Derived), (Plain, Plain()), (OfKind, OfKind), (Kind, OfKind)],
 )
 def test_the_value_that_a_class_has(holder: Any, there: Any, values: tuple[Any, Any]) -> None:
     def asked(x: torch.Tensor, there: Any) -> torch.Tensor:

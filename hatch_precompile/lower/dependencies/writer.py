@@ -56,9 +56,10 @@ _SPECIAL_WORDS = (
     "getitem setitem delitem missing class_getitem bool eq ne lt le gt ge hash int float index complex "
     "add radd iadd sub rsub isub mul rmul imul matmul rmatmul imatmul truediv rtruediv itruediv "
     "floordiv rfloordiv ifloordiv mod rmod imod pow rpow ipow and rand iand or ror ior xor rxor ixor "
-    "lshift rshift neg pos abs invert round enter exit get set delete set_name instancecheck "
-    "subclasscheck subclasshook torch_function torch_dispatch tensor_flatten tensor_unflatten format "
-    "str repr bytes slots dataclass_fields copy deepcopy "
+    "lshift rlshift ilshift rshift rrshift irshift divmod rdivmod neg pos abs invert round trunc floor ceil "
+    "enter exit get set delete set_name instancecheck subclasscheck subclasshook torch_function "
+    "torch_dispatch tensor_flatten tensor_unflatten format str repr bytes fspath length_hint match_args "
+    "slots dataclass_fields copy deepcopy reduce reduce_ex getstate setstate "
 )
 SPECIAL = frozenset(f"__{word}__" for word in _SPECIAL_WORDS.split())
 # What tables by class are asked for without a guard that would show it.

@@ -44,6 +44,7 @@ def watch_attributes(watch: Callable[..., None]) -> None:
     if way("an object's __dict__") == "a dict":
         watch(dicts.DunderDictVariable, "install_dict_contains_guard", _dict_contains)
         watch(dicts.DunderDictVariable, "install_dict_keys_match_guard", _dict_keys)
+        watch(dicts.DunderDictVariable, "call_method", _dict_copied)
     else:
         watch(user_defined.UserDefinedObjectVariable, "has_key_in_generic_dict", _key_of_dict)
 
@@ -187,6 +188,15 @@ def _dict_keys(own: Callable[..., Any]) -> Callable[..., Any]:
         ConstDictVariable.install_dict_keys_match_guard(self)
 
     return install_dict_keys_match_guard
+
+
+def _dict_copied(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "copy":
+            self.install_dict_keys_match_guard()
+        return own(self, tx, name, args, kwargs)
+
+    return call_method
 
 
 def _key_of_dict(own: Callable[..., Any]) -> Callable[..., Any]:

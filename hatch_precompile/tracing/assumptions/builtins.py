@@ -1,15 +1,17 @@
-"""Watches builtin functions where dynamo makes a handler for each combination of types: `is`, and in torch 2.11
-`hash`."""
+"""Watches builtin functions that dynamo makes a handler for, by the types of what they are given: `is`,
+`dir`, `[]` and in torch 2.11 `hash`."""
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable
 from typing import Any
 
+from hatch_precompile.static_lookup import is_a
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.identities import apart, one
-from hatch_precompile.tracing.assumptions.results import stop
+from hatch_precompile.tracing.assumptions.results import assumed, stop
 from hatch_precompile.tracing.assumptions.values import require_steady_hash
 
 __all__ = ["made_anew", "watch_builtins"]
@@ -19,7 +21,11 @@ def watch_builtins(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.variables.builtin import BuiltinVariable
 
-    watched: dict[Any, Callable[..., None]] = {dir: _listed, operator.is_: _compared, operator.is_not: _compared}
+    watched: dict[Any, Callable[..., None]] = {
+        dir: _listed,
+        operator.is_: _compared,
+        operator.is_not: _compared,
+    }
     if way("hash()") == "a handler":
         watched[hash] = _hashed
     watch(BuiltinVariable, "_make_handler", _making(watched))
@@ -39,12 +45,15 @@ def _making(watched: dict[Any, Callable[..., None]]) -> Callable[..., Callable[.
         def _make_handler(fn: Any, arg_types: Any, has_kwargs: bool) -> Any:
             handler = own(fn, arg_types, has_kwargs)
             look = watched.get(fn)
-            if look is None:
+            if look is None and fn is not operator.getitem:
                 return handler
 
             def handle(tx: Any, args: Any, kwargs: Any) -> Any:
+                if look is None:
+                    _member_asked_for(*args)
                 result = handler(tx, args, kwargs)
-                look(fn, tx, args, result)
+                if look is not None:
+                    look(fn, tx, args, result)
                 return result
 
             return handle
@@ -57,6 +66,12 @@ def _making(watched: dict[Any, Callable[..., None]]) -> Callable[..., Callable[.
 def _hashed(fn: Any, tx: Any, args: Any, result: Any) -> None:
     if args and result is not None and result.is_python_constant():
         require_steady_hash(tx, args[0])
+
+
+def _member_asked_for(owner: Any, name: Any) -> None:
+    """`Color["RED"]`, which dynamo computes: whether the class has one of the name is asked of the class."""
+    if is_a(vars(owner.realize()).get("value"), enum.EnumMeta) and name.is_python_constant():
+        assumed().attributes.add(name.as_python_constant())
 
 
 def _listed(fn: Any, tx: Any, args: Any, result: Any) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 import itertools
 import operator
-import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
@@ -20,6 +19,7 @@ from hatch_precompile.runtime import call_checks
 from hatch_precompile.torch_versions import torch_name, way
 from hatch_precompile.tracing.assumptions.lookups import modules_with
 from hatch_precompile.tracing.assumptions.results import assumed, stop
+from hatch_precompile.tracing.assumptions.values import is_only_asked
 
 __all__ = ["apart", "objects_apart", "one", "watch_identities"]
 
@@ -90,7 +90,7 @@ def _compared_in_c(own: Callable[..., Any]) -> Callable[..., Any]:
             and result.as_python_constant() is not NotImplemented
         ):
             stop(
-                f"a comparison with an object of the class {type(self.value).__qualname__}, which C code makes",
+                f"a comparison with an object of the class {self.python_type_name()}, which C code makes",
                 "Compare its attributes that are numbers or text.",
             )
         return result
@@ -129,13 +129,10 @@ def _same_function(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _function_taken(own: Callable[..., Any]) -> Callable[..., Any]:
     """A function itself is constant to dynamo, and its guard asks for the code."""
-    from torch._dynamo.variables.base import VariableTracker
-
-    asks_only = VariableTracker.is_python_constant.__code__
 
     def as_python_constant(self: Any) -> Any:
         function = own(self)
-        if self.source is not None and sys._getframe(1).f_code is not asks_only:
+        if self.source is not None and not is_only_asked():
             assumed().taken[self.source] = self
         return function
 
@@ -148,7 +145,9 @@ def _functions_apart() -> None:
     for (first, left), (second, right) in itertools.combinations(taken, 2):
         if first is second:
             one(left, right)
-        elif type(first) is type(second) is FunctionType and first.__code__.co_code == second.__code__.co_code:
+        elif (
+            type(first) is type(second) is FunctionType and first.__code__.co_code == second.__code__.co_code
+        ):
             apart(left, right)
 
 
@@ -380,11 +379,12 @@ def objects_apart(frame: Any) -> None:
     by_type: dict[type, list[Any]] = {}
     for item, variable in found.met.values():
         by_type.setdefault(type(item), []).append(variable)
-    for written in found.written.values():
-        item = next((item for item, variable in found.met.values() if variable is written), None)
-        for other in by_type.get(type(item), ()):
-            if other is not written:
-                apart(written, other)
+    for item, variable in found.met.values():
+        # Of an object of a class derived from dict, list or set, the variable of its dict is written to.
+        if variable.source in found.written:
+            for other in by_type[type(item)]:
+                if other is not variable:
+                    apart(variable, other)
     _own_cells_apart(frame)
     _functions_apart()
 

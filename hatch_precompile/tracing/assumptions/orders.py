@@ -7,16 +7,17 @@ from typing import Any
 
 from hatch_precompile.torch_versions import torch_name, way
 from hatch_precompile.tracing.assumptions.results import assumed, constants
-from hatch_precompile.tracing.assumptions.values import WORDS, called_from
+from hatch_precompile.tracing.assumptions.values import WORDS, called_from, is_only_asked
 
 __all__ = ["watch_orders"]
 
 
 def watch_orders(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
-    from torch._dynamo.variables import dicts, user_defined
+    from torch._dynamo.variables import dicts, lists, user_defined
 
     watch(dicts.ConstDictVariable, "call_method", _keys_asked_for)
+    watch(lists.ListVariable, "call_method", _keys_added)
     if way("elements of a dict") == "tp_iter_impl":
         for name in ("tp_iter_impl", "repr_impl", "tp_repr_impl"):
             if name in vars(dicts.ConstDictVariable):
@@ -31,7 +32,7 @@ def watch_orders(watch: Callable[..., None]) -> None:
     else:
         watch(dicts.ConstDictVariable, "debug_repr", _keys_in_repr)
     watch(dicts.ConstDictVariable, "unpack_var_sequence", _keys_seen)
-    watch(dicts.ConstDictVariable, "as_python_constant", _keys_in_words)
+    watch(dicts.ConstDictVariable, "as_python_constant", _keys_taken)
     watch(dicts.ConstDictVariable, "reconstruct", _keys_given_out)
 
 
@@ -86,11 +87,25 @@ def _keys_in_repr(own: Callable[..., Any]) -> Callable[..., Any]:
     return debug_repr
 
 
-def _keys_in_words(own: Callable[..., Any]) -> Callable[..., Any]:
+def _keys_added(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`[*d]`, a call's `*d` and `extend` come here, each with the dict itself."""
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name == "extend" and args and isinstance(args[0].realize(), ConstDictVariable):
+            _see_keys(args[0].realize())
+        return own(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+def _keys_taken(own: Callable[..., Any]) -> Callable[..., Any]:
     def as_python_constant(self: Any) -> Any:
         frame = called_from("constant_fold_handler", "call_format")
         if frame is not None and (frame.f_code.co_name == "call_format" or frame.f_locals.get("fn") in WORDS):
             _see_keys(self)
+        elif not isinstance(self, torch_name("set")) and not is_only_asked():
+            self.install_dict_keys_match_guard()
         return own(self)
 
     return as_python_constant

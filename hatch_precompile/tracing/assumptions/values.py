@@ -20,7 +20,7 @@ from hatch_precompile.tracing.assumptions.results import (
     value_of,
 )
 
-__all__ = ["WORDS", "called_from", "require_steady_hash", "watch_values"]
+__all__ = ["WORDS", "called_from", "is_only_asked", "require_steady_hash", "watch_values"]
 
 
 def watch_values(watch: Callable[..., None]) -> None:
@@ -231,6 +231,17 @@ def called_from(*names: str) -> Any:
             return frame
         frame = frame.f_back
     return None
+
+
+_OF_CONTAINERS = ("as_python_constant", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
+
+
+def is_only_asked() -> bool:
+    """Whether dynamo calls an `as_python_constant` only to know whether it can."""
+    frame: Any = sys._getframe(2)
+    while frame.f_code.co_name in _OF_CONTAINERS:
+        frame = frame.f_back
+    return bool(frame.f_code.co_name == "is_python_constant")
 
 
 def _list_method(own: Callable[..., Any]) -> Callable[..., Any]:

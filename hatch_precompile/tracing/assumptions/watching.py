@@ -36,6 +36,7 @@ from hatch_precompile.tracing.assumptions.results import (
     stop,
     where,
 )
+from hatch_precompile.tracing.assumptions.tensors import watch_tensors
 from hatch_precompile.tracing.assumptions.values import watch_values
 from hatch_precompile.tracing.assumptions.wrapped import watch_wrapped
 
@@ -76,6 +77,7 @@ def watching_assumptions() -> Iterator[None]:
         watch_builtins(watch)
         watch_calls(watch)
         watch_wrapped(watch)
+        watch_tensors(watch)
         made_anew()
         stack.callback(made_anew)
         yield

@@ -76,7 +76,9 @@ def _is_own_class(source: Any, frame: Any) -> bool:
     """Whether it is the `__class__` that the compiler gives a method that says super()"""
     from torch._dynamo.source import CellContentsSource, ClosureSource, GetItemSource
 
-    cell = source.base if type(source) is CellContentsSource else None
+    if type(source) is not CellContentsSource:
+        return False
+    cell: Any = source.base
     if type(cell) is not GetItemSource or type(cell.base) is not ClosureSource:
         return False
     function = value_of(cell.base.base, frame)
