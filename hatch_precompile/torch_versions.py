@@ -53,7 +53,7 @@ WAYS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "a method each": (f"{_BUILTIN}.call_getattr", f"{_BUILTIN}.call_hasattr"),
     },
-    "an attribute of a module": {
+    "an attribute of most things": {
         "var_getattr": (f"{_VARIABLES}.base:VariableTracker.var_getattr",),
         "tp_getattro_impl": (f"{_VARIABLES}.base:VariableTracker.tp_getattro_impl",),
     },

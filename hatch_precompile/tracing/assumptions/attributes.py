@@ -36,10 +36,10 @@ def watch_attributes(watch: Callable[..., None]) -> None:
     else:
         for name in ("call_getattr", "call_hasattr"):
             watch(builtin.BuiltinVariable, name, _called_getattr)
-    look_up = way("an attribute of a module")
+    look_up = way("an attribute of most things")
     watch(misc.PythonModuleVariable, look_up, _attribute)
     watch(functions.UserFunctionVariable, look_up, _attribute)
-    watch(user_defined.UserDefinedClassVariable, "var_getattr", _of_class)
+    watch(user_defined.UserDefinedClassVariable, look_up, _of_class)
     watch(builtin.BuiltinVariable, "call_isinstance", _isinstance)
     if way("an object's __dict__") == "a dict":
         watch(dicts.DunderDictVariable, "install_dict_contains_guard", _dict_contains)

@@ -114,7 +114,7 @@ def _not_of_classes(cls: type, count: int, name: str) -> None:
 def _registered(own: Callable[..., Any]) -> Callable[..., Any]:
     """Torch's `Module.__getattr__`, as dynamo does it: one dict after the other."""
 
-    look_up = way("an attribute of a module")
+    look_up = way("an attribute of most things")
 
     def getattr_helper(self: Any, tx: Any, field: str, name_vt: Any) -> Any:
         found = own(self, tx, field, name_vt)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.static_lookup import dict_of
+from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.results import constants, guard_on_attribute, stop, value_of
 
 __all__ = ["watch_tensors"]
@@ -34,7 +35,7 @@ def watch_tensors(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
     from torch._dynamo.variables import builtin, tensor
 
-    watch(tensor.TensorVariable, "var_getattr", _attribute)
+    watch(tensor.TensorVariable, way("an attribute of most things"), _attribute)
     watch(tensor.UntypedStorageVariable, "call_method", _storage)
     watch(builtin.BuiltinVariable, "call_isinstance", _isinstance)
 
