@@ -203,6 +203,15 @@ def test_numbers_that_are_one_object_and_two(text: str, swapped: bool) -> None:
     served_only_what_it_was_built_with(are_one, *(reversed(pairs) if swapped else pairs))
 
 
+def test_equal_numbers_are_found_whether_they_are_one_object() -> None:
+    def found(x: torch.Tensor, there: Any) -> torch.Tensor:
+        return x * (there[0].index(there[1]) + 2.0)
+
+    again = (one := captured(found, rows(), ([object, 1.5], 1.5))).loaded()
+    one.frame_locals["there"] = ([object, float("1.5")], float("1.5"))
+    assert again() == ""
+
+
 DAY, OTHER_DAY = datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from hatch_precompile.static_lookup import is_a
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.identities import apart, one
-from hatch_precompile.tracing.assumptions.results import assumed, stop
+from hatch_precompile.tracing.assumptions.results import assumed, of_torch, stop
 from hatch_precompile.tracing.assumptions.values import require_steady_hash
 
 __all__ = ["made_anew", "watch_builtins"]
@@ -83,6 +83,10 @@ def _listed(fn: Any, tx: Any, args: Any, result: Any) -> None:
 
 def _compared(fn: Any, tx: Any, args: Any, result: Any) -> None:
     """`a is b`, and `a is not b`"""
-    if len(args) == 2 and result is not None and result.is_python_constant():
+    from torch._dynamo.variables import ConstantVariable
+
+    # `a is b or a == b`: equal numbers and texts do, whether they are one.
+    only_first = of_torch(tx.f_code.co_filename) and any(type(each) is ConstantVariable for each in args)
+    if len(args) == 2 and result is not None and result.is_python_constant() and not only_first:
         same = result.as_python_constant() == (fn is operator.is_)
         (one if same else apart)(*args)

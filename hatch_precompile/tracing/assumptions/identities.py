@@ -56,11 +56,13 @@ def watch_identities(watch: Callable[..., None]) -> None:
 
 
 def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
-    """`a is b`, and what comes to it: `a == b` of objects without an `__eq__`, `a in [b]`."""
+    """`a is b`, and what comes to it: `a == b` of objects without an `__eq__`, `a in [b]`. Of numbers and
+    text that is the first step of `==` (else builtins.py sees it)."""
+    from torch._dynamo.variables import ConstantVariable
 
     def vt_identity_compare(*compared: Any) -> Any:
         result = own(*compared)
-        if result is not None:
+        if result is not None and ConstantVariable not in map(type, compared[-2:]):
             (one if result.as_python_constant() else apart)(*compared[-2:])
         return result
 

@@ -18,6 +18,8 @@ def watch_orders(watch: Callable[..., None]) -> None:
 
     watch(dicts.ConstDictVariable, "call_method", _keys_asked_for)
     watch(lists.ListVariable, "call_method", _keys_added)
+    if hasattr(torch_name("set"), "_operand_keys"):  # since 2.14
+        watch(torch_name("set"), "_operand_keys", _keys_of_operand)
     if way("elements of a dict") == "tp_iter_impl":
         for name in ("tp_iter_impl", "repr_impl", "tp_repr_impl"):
             if name in vars(dicts.ConstDictVariable):
@@ -97,6 +99,18 @@ def _keys_added(own: Callable[..., Any]) -> Callable[..., Any]:
         return own(self, tx, name, args, kwargs)
 
     return call_method
+
+
+def _keys_of_operand(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Those of a dict that is given to a method of a set"""
+    from torch._dynamo.variables.dicts import ConstDictVariable
+
+    def _operand_keys(self: Any, tx: Any, operand: Any) -> Any:
+        if isinstance(operand.realize(), ConstDictVariable):
+            _see_keys(operand.realize())
+        return own(self, tx, operand)
+
+    return _operand_keys
 
 
 def _keys_taken(own: Callable[..., Any]) -> Callable[..., Any]:
