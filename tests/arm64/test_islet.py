@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 EMULATED = pytest.mark.skipif(
     "QEMU_CPU" not in os.environ, reason="the processor is what it is: no emulation"
 )
-NAMES = {"layers", "fixed", "narrow", "half", "trained", "integers", "extremes", "branched"}
+NAMES = {"layers", "fixed", "narrow", "half", "trained", "integers", "extremes", "collected", "branched"}
 
 
 @pytest.fixture(scope="module")
@@ -82,25 +82,35 @@ def test_the_wheel_says_what_it_runs_on(wheel: Path) -> None:
     ]
 
 
-@pytest.fixture
-def bfloat16_in_code() -> None:
-    """Torch's headers round to bfloat16 by an instruction where the compiler defines this macro."""
-    march = f"-march={LEVELS['armv8.2-a-bf16'].march}"
-    macros = run(os.environ.get("CXX", "g++"), march, "-E", "-dM", "-x", "c++", os.devnull)
-    if "#define __ARM_FEATURE_BF16 " not in macros:
-        pytest.skip("this compiler does not define __ARM_FEATURE_BF16, as GCC 12 does not")
-
-
-@pytest.mark.usefixtures("bfloat16_in_code")
-def test_the_variants_are_other_code(wheel: Path, site: Site) -> None:
-    """Numbers are rounded to bfloat16 by an instruction in the one that requires it, and in the other not."""
-    by_instruction = {}
+def code_of(wheel: Path, site: Site, entrypoint: str) -> dict[str, str]:
+    """What each variant has compiled for its graph, disassembled."""
+    code = {}
     for variant in ("armv8-a", "armv8.2-a-bf16"):
         libraries = [graph["libraries"][variant] for graph in manifest_of(wheel)["graphs"]]
-        (library,) = (each for each in libraries if each.startswith("narrow/"))
-        code = run("objdump", "--disassemble", site.directory / "islet/_precompiled/bundle" / library)
-        by_instruction[variant] = bool(re.search(r"\tbfcvtn?2?\t", code))
-    assert by_instruction == {"armv8-a": False, "armv8.2-a-bf16": True}
+        (library,) = (each for each in libraries if each.startswith(f"{entrypoint}/"))
+        code[variant] = run(
+            "objdump", "--disassemble", site.directory / "islet/_precompiled/bundle" / library
+        )
+    return code
+
+
+def test_the_variants_are_other_code(wheel: Path, site: Site) -> None:
+    """What requires it writes sums by one instruction; the other has the two of every processor, too."""
+    code = code_of(wheel, site, "collected")
+    assert all(re.search(r"\tcasa?l?\t", text) for text in code.values())
+    exclusive = {variant: bool(re.search(r"\tlda?xr\t", text)) for variant, text in code.items()}
+    assert exclusive == {"armv8-a": True, "armv8.2-a-bf16": False}
+
+
+def test_bfloat16_is_rounded_by_an_instruction_where_the_compiler_says_so(wheel: Path, site: Site) -> None:
+    """Torch's headers ask for this macro, which GCC 12 does not define."""
+    march = f"-march={LEVELS['armv8.2-a-bf16'].march}"
+    macros = run(os.environ.get("CXX", "g++"), march, "-E", "-dM", "-x", "c++", os.devnull)
+    code = code_of(wheel, site, "narrow")
+    assert {variant: bool(re.search(r"\tbfcvtn?2?\t", text)) for variant, text in code.items()} == {
+        "armv8-a": False,
+        "armv8.2-a-bf16": "#define __ARM_FEATURE_BF16 " in macros,
+    }
 
 
 def check(seen: Any, variant: str) -> None:
@@ -137,13 +147,11 @@ def everything(_): return 2 ** 64 - 1
 kernel, kept = types.SimpleNamespace(getauxval=everything, prctl=lambda _: 64), ctypes.CDLL
 ctypes.CDLL = lambda name, *more: kept(name, *more) if name else kernel
 import islet.model as m
-x, = m.of_narrow()[0]
-with torch.no_grad(): m.Narrow()(x)
+with torch.no_grad(): m.collected(*m.of_collected()[0])
 """
 
 
 @EMULATED
-@pytest.mark.usefixtures("bfloat16_in_code")
 def test_a_processor_ends_at_an_instruction_that_it_does_not_have(site: Site) -> None:
     """So that the test above could fail: the kernel says too much, and the variant is one too high."""
     ended = site.run(EVERYTHING, ok=False, **on("cortex-a53"))

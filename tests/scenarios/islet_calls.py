@@ -21,6 +21,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "half": (model.Half, model.of_half),
     "integers": (lambda: model.integers, model.of_integers),
     "extremes": (lambda: model.extremes, model.of_extremes),
+    "collected": (lambda: model.collected, model.of_collected),
     "branched": (lambda: model.branched, model.of_branched),
     "trained": (model.Trained, model.of_trained),  # the last: it imports torch's compiler
 }
