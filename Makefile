@@ -68,10 +68,11 @@ ARM64 ?= build/arm64
 ARM64_TESTS ?= tests/arm64 tests/unit/test_variants.py tests/runtime_unit/test_signals.py tests/capture/test_threads.py \
 	tests/truth/test_truth.py::test_the_wheel_answers_as_eager_code_does_whatever_has_changed \
 	tests/truth/test_truth.py::test_what_was_not_changed_is_served
-test-arm64:
+test-arm64: .venv-test/.ready
 	tests/arm64/machine.sh make $(ARM64) $(ARM64_NEEDS)
 	tests/arm64/machine.sh run $(ARM64) python3 -m pytest -p no:cacheprovider \
-		--numprocesses=$(WORKERS) --dist=loadfile --durations=0 -rs $(ARM64_TESTS)
+		--basetemp=/tmp/tests --numprocesses=$(WORKERS) --dist=loadfile --durations=0 -rs $(ARM64_TESTS)
+	ARM64_WHEEL="$$(echo $(ARM64)/tmp/tests/islet/dist/*.whl)" .venv-test/bin/python -m pytest -rs tests/arm64/test_elsewhere.py
 
 # No GPU is needed, and none is used. An environment with the packages of TEST_NEEDS, but torch from
 # https://download.pytorch.org/whl/cu130: make test-cuda CUDA_PYTHON=/path/to/bin/python
