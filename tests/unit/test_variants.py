@@ -89,6 +89,7 @@ class TestArm:
     def gcc(self, monkeypatch: pytest.MonkeyPatch, version: int, more: str = "") -> None:
         answer = SimpleNamespace(stdout=f"#define __GNUC__ {version}\n#define __GNUC_MINOR__ 5\n{more}")
         monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
+        monkeypatch.delenv("CXX", raising=False)
 
     def one(self, name: str, capabilities: frozenset[str]) -> Variant:
         with pytest.MonkeyPatch.context() as patch:
