@@ -125,7 +125,7 @@ def of_collected():
 def branched(x, how):
     """A guard on a dict, and a graph break."""
     y = (x * how["scale"]).cumsum(0)
-    torch._dynamo.graph_break()
+    print(end="")
     return y.sort(dim=-1).values if how["sorted"] else y.flip(0)
 
 
