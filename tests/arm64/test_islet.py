@@ -168,20 +168,6 @@ def test_signals_and_threads(site: Site) -> None:
     assert seen == {"raised": seen["raised"], "caught": seen["raised"], "calls": 80, "wrong": 0}
 
 
-def test_another_machine_runs_eagerly_and_is_told_once(site: Site) -> None:
-    """As where the runtime of this wheel comes to lie on x86."""
-    code = (
-        "import os, types; os.uname = lambda: types.SimpleNamespace(machine='x86_64')\n"
-        "import islet.model as m, torch, probe\n"
-        "x, = m.of_layers()[0]\n"
-        "with torch.no_grad(): probe.result(right=bool(torch.isfinite(m.layers()(x)).all()))"
-    )
-    finished = site.run(code, **on())
-    assert finished.result == {"right": True}
-    assert finished.stderr.count("PrecompileWarning") == 1
-    assert "this CPU cannot run it: armv8-a needs asimd" in finished.stderr
-
-
 def test_fixed_weights_are_not_taken_where_bfloat16_is_slow(wheel: Path) -> None:
     """Of frozen layers of bfloat16 oneDNN has its reference only: eager code's own operator is called."""
     with zipfile.ZipFile(wheel) as archive:
