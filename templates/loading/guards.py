@@ -73,6 +73,7 @@ def prepare_guard(
         for index, group in enumerate(data["tensors"]):
             namespace[f"T{index}"] = _tensor_check(group, data["dispatch"], on_gpu=gpu is not None)
     if gpu is not None:
+        torch_private.settle_gpu_settings()
         namespace["gpu"] = gpu
     *parts, code = data["guard"]
     if parts:

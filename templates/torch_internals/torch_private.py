@@ -63,6 +63,7 @@ __all__ = [
     "recompiles_log",
     "saved_tensors_hooks",
     "set_eval_frame",
+    "settle_gpu_settings",
     "tensor_guards",
     "tracing_state",
     "without_compiling",
@@ -374,17 +375,28 @@ def dispatching_as(included: int, excluded: int) -> Iterator[None]:
         yield
 
 
-def gpu_settings() -> tuple[bool, ...]:
+def gpu_settings() -> tuple[Any, ...]:
     """What torch chooses its functions for GPUs by while it traces, and dynamo's guards do not ask: the kinds
-    of attention that are allowed, and whether cuDNN is used."""
+    of attention that are allowed, their order, what one of them adds up in, and whether cuDNN is used."""
     private = torch._C
     return (
         private._get_flash_sdp_enabled(),
         private._get_mem_efficient_sdp_enabled(),
         private._get_math_sdp_enabled(),
         private._get_cudnn_sdp_enabled(),
+        private._get_fa3_sdp_enabled(),
+        private._get_math_sdp_allow_fp16_bf16_reduction(),
         private._get_cudnn_enabled(),
+        *private._get_sdp_priority_order(),
     )
+
+
+def settle_gpu_settings() -> None:
+    """Have torch set the order of kinds of attention, which it does when it first chooses one. It looks at
+    sizes and the GPU alone."""
+    query = _on_a_gpu((1, 1, 16, 64), (1024, 1024, 64, 1), torch.float16, torch.cuda.current_device())
+    with without_torch_function():
+        torch._fused_sdp_choice(query, query, query)
 
 
 def index_of(value: Any) -> int:

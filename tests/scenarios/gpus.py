@@ -72,14 +72,29 @@ def ways() -> dict[str, Any]:
     }
 
 
-def settings() -> list[int]:
-    """Whether calls are served before, while and after a kind of attention is not allowed."""
+def settings() -> dict[str, list[int]]:
+    """For each setting that torch chooses its functions by, whether calls are served before, while and after
+    it is another than at the build."""
     x, y = torch.randn(8, 64).cuda(), torch.randn(8, 64).cuda()
-    seen = [_called(lambda: models.scaled(x, y))["hits"]]
-    torch.backends.cuda.enable_flash_sdp(False)
-    seen.append(_called(lambda: models.scaled(x, y))["hits"])
-    torch.backends.cuda.enable_flash_sdp(True)
-    return [*seen, _called(lambda: models.scaled(x, y))["hits"]]
+    private = torch._C
+    _called(lambda: models.scaled(x, y))  # before, torch has no order of its own
+    order = private._get_sdp_priority_order()
+    ways: dict[str, tuple[Callable[[Any], None], Any, Any]] = {
+        "flash": (private._set_sdp_use_flash, False, True),
+        "order": (private._set_sdp_priority_order, order[::-1], order),
+        "sums": (private._set_math_sdp_allow_fp16_bf16_reduction, True, False),
+        "third": (private._set_sdp_use_fa3, not (fa3 := private._get_fa3_sdp_enabled()), fa3),
+        "cudnn": (private._set_cudnn_enabled, False, True),
+        "tf32": (private._set_cublas_allow_tf32, True, False),
+        "autocast": (partial(torch.set_autocast_enabled, "cuda"), True, False),
+    }
+    seen = {}
+    for name, (put, other, own) in ways.items():
+        seen[name] = [_called(lambda: models.scaled(x, y))["hits"]]
+        for value in (other, own):
+            put(value)
+            seen[name].append(_called(lambda: models.scaled(x, y))["hits"])
+    return seen
 
 
 def written() -> list[Any]:

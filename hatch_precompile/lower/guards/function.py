@@ -164,6 +164,7 @@ class _Writer:
         if self.dependencies.called:
             require_hooks(self.text, self.root, self._variables, self.dependencies.called)
         if self.on_gpu:
+            torch_private.settle_gpu_settings()
             settings = Name("gpu_settings").call()
             expected = literal(torch_private.gpu_settings())
             self.text.require(settings.equals(expected), "PROCESS_STATE")

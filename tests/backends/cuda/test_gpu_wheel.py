@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -61,10 +63,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "cuda-wheel", make)
 
 
-def play(place: Path, scenario: str, card: Card | None = CARDS["cuda-sm90"]) -> Any:
+def play(
+    place: Path,
+    scenario: str,
+    card: Card | None = CARDS["cuda-sm90"],
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Any:
     """card: what stands in for a GPU; None: nothing does."""
     site = Site(place / "work/installed")
-    environment = {"PYTHONPATH": f"{site.directory}:{REPOSITORY}:{REPOSITORY}/tests/support:"}
+    environment = {**variables, "PYTHONPATH": f"{site.directory}:{REPOSITORY}:{REPOSITORY}/tests/support:"}
     environment["PYTHONPATH"] += f"{REPOSITORY}/tests/scenarios"
     if card is not None:
         environment |= standin.environment_with(standin.build(place / "standin"), card)
@@ -136,7 +143,18 @@ def test_a_view_that_is_written_to_is_copied_back(place: Path) -> None:
 
 
 def test_settings_that_a_trace_asks_for_are_asked_for(place: Path) -> None:
-    assert play(place, "settings") == [1, 0, 1]
+    seen = play(place, "settings")
+    names = {"flash", "order", "sums", "third", "cudnn", "tf32", "autocast"}
+    assert seen.keys() == names
+    assert all(hits == [1, 0, 1] for hits in seen.values())
+
+
+def test_the_first_kind_of_attention_is_asked_for(place: Path) -> None:
+    """By a variable that torch reads when it first chooses one: on 9.0 that is cuDNN's else."""
+    environment = {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"}
+    assert play(place, "other_card", CARDS["cuda-sm90"])["hits"] == 1
+    assert play(place, "other_card", CARDS["cuda-sm90"], environment)["hits"] == 0
+    assert play(place, "other_card", CARDS["cuda-sm80"], environment)["hits"] == 1
 
 
 @pytest.mark.parametrize(
