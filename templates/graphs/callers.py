@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import torch
 from torch._C._dynamo import guards as _guards
 
-from ..errors import raised_by_signal
+from ..errors import raised_by_signal, warn
 from ..torch_internals.torch_private import leave_untraced
 
 __all__ = [
@@ -201,28 +201,34 @@ def on_each_gpu(
     caller: Callable[[list[Any]], Callable[..., Any]], constants: list[Any], record: dict[str, Any]
 ) -> Callable[..., Any]:
     """The callable of a library with constants that lie on the GPU of the call, where they are moved once. It
-    raises GraphFailed, also where they cannot be."""
+    raises GraphFailed, also where they could not be."""
     made: dict[int, Callable[..., Any]] = {}
+    failed: dict[int, Exception] = {}
     moved = [constant.get("device") for constant in record["constants"]]
     Tensor = torch.Tensor  # noqa: N806
 
     def on_gpu_of(inputs: Sequence[Any]) -> Callable[..., Any]:
         there = (value.get_device() for value in inputs if isinstance(value, Tensor))
         index = next((each for each in there if each >= 0), -1)
-        try:
-            if index < 0:
-                index = torch.cuda.current_device()
-            if index not in made:
+        if index < 0:
+            index = torch.cuda.current_device()
+        if index not in made and index not in failed:
+            try:
                 with torch.inference_mode(False), undisturbed():
                     placed = [
                         value.to(f"{device}:{index}") if device else value
                         for value, device in zip(constants, moved, strict=True)
                     ]
                 made[index] = caller(placed)
-        except Exception as error:  # the GPU's memory is full, say; nothing of the call has happened yet
-            if raised_by_signal(error):
-                raise
-            raise GraphFailed(error, rerun=True) from error
+            except Exception as error:  # the GPU's memory is full, say; nothing of the call has happened yet
+                if raised_by_signal(error):
+                    raise
+                failed[index] = error.with_traceback(None)  # which has the inputs of the call
+                package = (__package__ or "").partition("._precompiled")[0]
+                text = f"a graph runs as eager code on cuda:{index}: {type(error).__name__}: {error}"
+                warn(package, text, os.environ.get("HATCH_PRECOMPILE", ""))
+        if index in failed:
+            raise GraphFailed(failed[index], rerun=True) from failed[index]
         return made[index]
 
     def call(*inputs: Any) -> Any:

@@ -97,6 +97,29 @@ def settings() -> dict[str, list[int]]:
     return seen
 
 
+def no_room() -> dict[str, Any]:
+    """How often a constant is moved to a GPU that has no memory for it, and what is said, in three calls."""
+    x, y = torch.randn(8, 64).cuda(), torch.randn(8, 64).cuda()
+    own, moved = torch.Tensor.to, list[Any]()
+
+    def full(*args: Any, **kwargs: Any) -> Any:
+        moved.append(args[1:])
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    torch.Tensor.to = full
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        calls = [_called(lambda: models.scaled(x, y)) for _ in range(3)]
+    torch.Tensor.to = own
+    elsewhere = _called(lambda: models.scaled(x.to("cuda:1"), y.to("cuda:1")))
+    return {
+        "moved": moved,
+        "said": [str(each.message) for each in said],
+        "launches": [each["launches"] for each in calls],
+        "elsewhere": len(elsewhere["launches"]),
+    }
+
+
 def written() -> list[Any]:
     """Of an input that is written to and begins in the middle: whether the call is served, its launches, and
     what lies beside it."""

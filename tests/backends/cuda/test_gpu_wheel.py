@@ -157,6 +157,14 @@ def test_the_first_kind_of_attention_is_asked_for(place: Path) -> None:
     assert play(place, "other_card", CARDS["cuda-sm80"], environment)["hits"] == 1
 
 
+def test_a_constant_that_does_not_fit_is_moved_once(place: Path) -> None:
+    seen = play(place, "no_room")
+    assert seen["moved"] == [["cuda:0"]] and seen["launches"] == [[], [], []]
+    (said,) = seen["said"]
+    assert said == "rig: a graph runs as eager code on cuda:0: OutOfMemoryError: CUDA out of memory"
+    assert seen["elsewhere"] == 1
+
+
 @pytest.mark.parametrize(
     ("major", "minor", "hits"), [(8, 0, 1), (8, 9, 1), (9, 0, 1), (9, 1, 0), (10, 0, 0), (7, 5, 0)]
 )
