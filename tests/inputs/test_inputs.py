@@ -162,6 +162,11 @@ def allow_tf32(patch: Patch) -> None:
     patch.later.callback(setattr, torch.backends.cuda.matmul, "allow_tf32", False)
 
 
+def autocast_to_half(patch: Patch) -> None:
+    patch.later.callback(torch.set_autocast_dtype, "cpu", torch.get_autocast_dtype("cpu"))
+    torch.set_autocast_dtype("cpu", torch.float16)
+
+
 def bases(*classes: type) -> Callable[[Patch], None]:
     def change(patch: Patch) -> None:
         patch.later.callback(setattr, things.Derived, "__bases__", things.Derived.__bases__)
@@ -188,6 +193,11 @@ AT_LOAD: dict[str, tuple[Any, Callable[[Patch], None], str]] = {
         things.asks_tf32,
         allow_tf32,
         "_get_cublas_allow_tf32() gave False",
+    ),
+    "the type of autocast": (
+        things.autocasts,
+        autocast_to_half,
+        "get_autocast_dtype() gave torch.bfloat16",
     ),
     "a global of the standard library": (
         things.asks_system,
@@ -429,6 +439,7 @@ def test_a_guard_puts_nothing_into_a_defaultdict(monkeypatch: Patch) -> None:
     [
         *("a variable read by get", "a variable read by getenv", "a variable in brackets"),
         *("a variable asked for by in", "distributed", "the answer of a function of the process"),
+        "the type of autocast",
         *("the call of all modules", "what the call of all modules goes through"),
         "how all modules find their parts",
     ],

@@ -205,6 +205,11 @@ def asks_distributed(x: Tensor) -> Tensor:
     return x * 2 if torch.distributed.is_initialized() else x + 1
 
 
+def autocasts(x: Tensor) -> Tensor:
+    with torch.autocast("cpu"):
+        return x @ x.t()
+
+
 def asks_tf32(x: Tensor) -> Tensor:
     return x * 2 if torch.backends.cuda.matmul.allow_tf32 else x + 1
 

@@ -21,13 +21,14 @@ __all__ = ["assumed_constants", "watch_calls"]
 
 def watch_calls(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
-    from torch._dynamo.variables import builtin, functions, nn_module
+    from torch._dynamo.variables import builtin, ctx_manager, functions, nn_module
     from torch._dynamo.variables import torch as torch_functions
 
     watch(torch_functions.TorchInGraphFunctionVariable, "call_function", _torch_function)
     watch(functions.SkipFunctionVariable, "call_function", _skipped_function)
     watch(functions.PolyfilledFunctionVariable, "call_function", _polyfilled_function)
     watch(builtin.BuiltinVariable, "call_dir", _dir)
+    watch(ctx_manager.AutocastModeVariable, "enter", _autocast)
     for module in (functions, nn_module):
         watch(module, "invoke_and_store_as_constant", _assumed_constant)
 
@@ -37,9 +38,12 @@ def _record(function: Any, args: Any, kwargs: Any, result: Any, *, state: bool) 
     value = constants([result], {})
     if given is None or value is None:
         return
-    call = Call(function, given[0], given[1], value[0][0], state, where())
+    _keep(Call(function, given[0], given[1], value[0][0], state, where()))
+
+
+def _keep(call: Call) -> None:
     found = assumed()
-    if not any(other.function is function and _same(other, call) for other in found.calls):
+    if not any(other.function is call.function and _same(other, call) for other in found.calls):
         found.calls.append(call)
 
 
@@ -63,6 +67,19 @@ def _torch_function(own: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return call_function
+
+
+def _autocast(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Without a type it takes that which is set for the device, for which torch's compiler asks later."""
+
+    def enter(self: Any, tx: Any, *args: Any) -> Any:
+        device, dtype, enabled, *_ = self.target_values
+        if dtype is None and enabled:
+            ask = torch.get_autocast_dtype
+            _keep(Call(ask, (device,), {}, ask(device), True, where()))
+        return own(self, tx, *args)
+
+    return enter
 
 
 def _skipped_function(own: Callable[..., Any]) -> Callable[..., Any]:
