@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from hatch_precompile.inductor.array_names import arrays_known_again
 from hatch_precompile.inductor.direct_calls import entered_directly, with_direct_entry
 from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
 from hatch_precompile.inductor.unchecked_calls import calls_checked
@@ -97,7 +98,7 @@ def libraries_made(give_up: GiveUp, operators: str, more: str = "") -> Iterator[
 
     CppWrapperCodeCache.load_pybinding = load_and_note
     try:
-        with entered_directly(), calls_checked():
+        with entered_directly(), calls_checked(), arrays_known_again():
             yield made
     finally:
         if own is None:

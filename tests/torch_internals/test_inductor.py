@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import platform
 import re
 from pathlib import Path
@@ -25,6 +26,7 @@ from hatch_precompile.backends.x86_64.levels import EXTENSIONS, needed
 from hatch_precompile.config.options import FIXED, check_options
 from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.inductor import architecture, libraries, operators, unchecked_calls
+from hatch_precompile.inductor.array_names import arrays_known_again
 from hatch_precompile.inductor.divisions import divisions_are_checked, unchecked_division
 from hatch_precompile.inductor.parallel_checks import THROWING_HELPERS
 from hatch_precompile.torch_versions import way
@@ -444,3 +446,26 @@ class TestLayers:
         assert parameters(mkldnn_ir.LinearBinary.create) == ["x", "y", "w", "B", "attr"]
         written = inspect.getsource(PythonWrapperCodegen.codegen_input_size_asserts)
         assert "for name, buf in self.get_graph_inputs().items():" in written
+
+
+def test_an_array_of_sizes_is_known_again_by_where_it_was_written() -> None:
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    class Writer:
+        def __init__(self) -> None:
+            self.lines = list[str]()
+
+        def writeline(self, line: str) -> None:
+            self.lines.append(line)
+
+    wrapper = CppWrapperCpu.__new__(CppWrapperCpu)
+    wrapper.int_array_id, wrapper.declared_int_array_vars = itertools.count(), set()
+    wrapper.codegen_int_array_var_cache = {}
+    first, second = Writer(), Writer()
+    with arrays_known_again():
+        # Methods that are let go of often have one address, and those that are kept have others.
+        one, other = (wrapper.codegen_int_array_var("{1L}", each.writeline) for each in (first, second))
+        kept = [first.writeline for _ in range(3)]
+        again = [wrapper.codegen_int_array_var("{1L}", method) for method in kept]
+    assert one != other and set(again) == {one}
+    assert len(first.lines) == len(second.lines) == 1

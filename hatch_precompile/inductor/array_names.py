@@ -1,0 +1,37 @@
+"""Names of the arrays of sizes in a library's source, the same in each build.
+
+Seen in torch 2.11.0 (torch/_inductor/codegen/cpp_wrapper_cpu.py), which knows an array again by the address
+of the method that wrote it. That may be another method's later. 2.13.0 goes by the object of the method.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["arrays_known_again"]
+
+_KEPT = "_precompile_writers"
+
+
+@contextlib.contextmanager
+def arrays_known_again() -> Iterator[None]:
+    """Have calling code that is written while the block runs use an array again wherever it can."""
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    own = CppWrapperCpu.codegen_int_array_var
+
+    def with_one_method(
+        wrapper: Any, array: str, writeline: Callable[..., None], *args: Any, **kwargs: Any
+    ) -> str:
+        kept = vars(wrapper).setdefault(_KEPT, {})  # what lives keeps its address to itself
+        writes = (id(getattr(writeline, "__self__", writeline)), getattr(writeline, "__name__", ""))
+        name: str = own(wrapper, array, kept.setdefault(writes, writeline), *args, **kwargs)
+        return name
+
+    CppWrapperCpu.codegen_int_array_var = with_one_method
+    try:
+        yield
+    finally:
+        CppWrapperCpu.codegen_int_array_var = own
