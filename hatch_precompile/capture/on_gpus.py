@@ -66,7 +66,15 @@ class Trace:
 def graph_as_text(gm: Any) -> str:
     """A graph of dynamo's, and the device of each value in it."""
     devices = (f"{node.name}: {_device(node.meta.get('example_value'))}" for node in gm.graph.nodes)
-    return "\n".join([gm.print_readable(print_output=False), *devices])
+    text = re.sub(r"\bconstant_args_idx = (\d+)\b", _constants, gm.print_readable(print_output=False))
+    return "\n".join([text, *devices])
+
+
+def _constants(found: re.Match[str]) -> str:
+    """What an author's kernel is compiled with: torch keeps that in a list, which each trace adds to."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    return f"constant_args = {kernel_side_table.get_constant_args(int(found[1]))}"
 
 
 def _device(value: Any) -> str:

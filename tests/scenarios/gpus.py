@@ -120,6 +120,19 @@ def no_room() -> dict[str, Any]:
     }
 
 
+def own_kernel() -> list[int]:
+    """Whether calls of a kernel of the author's are served, on each of two GPUs."""
+    from rig import kernels
+
+    x, seen = torch.randn(8, 64), []
+    for device in ("cuda:0", "cuda:1"):
+        before = _hits()["tripled"]
+        with torch.no_grad(), standin.launches_recorded(), contextlib.suppress(Exception):
+            kernels.tripled(x.to(device))
+        seen.append(_hits()["tripled"] - before)
+    return seen
+
+
 def written() -> list[Any]:
     """Of an input that is written to and begins in the middle: whether the call is served, its launches, and
     what lies beside it."""

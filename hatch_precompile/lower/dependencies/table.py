@@ -142,7 +142,7 @@ _AT_LOAD = Group(
         Row(
             "call",
             "`importlib.metadata.version`, functions marked `can_constant_fold_through`, questions about "
-            "hardware",
+            "hardware, Triton's digest of a kernel's source",
             "the answer",
             _CHANGED,
             "a library's version",

@@ -29,6 +29,7 @@ def watch_calls(watch: Callable[..., None]) -> None:
     watch(functions.PolyfilledFunctionVariable, "call_function", _polyfilled_function)
     watch(builtin.BuiltinVariable, "call_dir", _dir)
     watch(ctx_manager.AutocastModeVariable, "enter", _autocast)
+    watch(functions.TritonKernelVariable, "call_function", _triton_kernel)
     for module in (functions, nn_module):
         watch(module, "invoke_and_store_as_constant", _assumed_constant)
 
@@ -80,6 +81,19 @@ def _autocast(own: Callable[..., Any]) -> Callable[..., Any]:
         return own(self, tx, *args)
 
     return enter
+
+
+def _triton_kernel(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel is compiled from its source and what that refers to. Triton has a digest of all of it."""
+
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        kernel = self.kernel
+        while not hasattr(kernel, "cache_key"):
+            kernel = kernel.fn  # with @triton.autotune and the like it is inside
+        _keep(Call(getattr, (kernel, "cache_key"), {}, kernel.cache_key, False, where()))
+        return own(self, tx, args, kwargs)
+
+    return call_function
 
 
 def _skipped_function(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -39,7 +39,7 @@ __all__ = ["watch_executed"]
 # What torch itself calls, for its own ends: packages that it requires, or uses if they are there.
 _MACHINERY = (
     *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "numpy", "optree", "psutil"),
-    *("setuptools", "sympy", "tqdm", "typing_extensions", "yaml"),
+    *("setuptools", "sympy", "tqdm", "triton", "typing_extensions", "yaml"),
 )
 
 _METADATA = str(Path(importlib.metadata.__file__).parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +41,7 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "devices": ["cuda"],
         "mode": "train",
     },
+    {"target": "rig.kernels:tripled", "samples": "rig.models:batches", "devices": ["cuda"]},
     {"target": "rig.models:Attention", "samples": "rig.models:texts", "devices": ["cuda"]},
     {
         "target": "rig.models:Trained",
@@ -142,6 +144,24 @@ def test_a_view_that_is_written_to_is_copied_back(place: Path) -> None:
     assert play(place, "written") == [1, 1, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "hits"),
+    [
+        ("FACTOR", "FACTOR", [1, 1]),
+        ("constexpr(3)", "constexpr(4)", [0, 0]),
+        ("x * FACTOR", "x + FACTOR", [0, 0]),
+        ("places < n", "places <= n", [0, 0]),
+    ],
+)
+def test_a_kernel_of_the_authors_has_to_be_as_at_the_build(
+    place: Path, tmp_path: Path, old: str, new: str, hits: list[int]
+) -> None:
+    shutil.copytree(place / "work/installed", tmp_path / "work/installed")
+    source = tmp_path / "work/installed/rig/kernels.py"
+    source.write_text(source.read_text().replace(old, new))
+    assert play(tmp_path, "own_kernel") == hits
+
+
 def test_settings_that_a_trace_asks_for_are_asked_for(place: Path) -> None:
     seen = play(place, "settings")
     names = {"flash", "order", "sums", "third", "cudnn", "tf32", "autocast"}
@@ -185,7 +205,7 @@ def test_where_there_is_no_gpu_nothing_is_said_or_opened(place: Path) -> None:
     assert seen["hits"] == {
         "net": 1,
         "scaled": 1,
-        **dict.fromkeys(("ways", "doubled", "vision", "attention", "trained"), 0),
+        **dict.fromkeys(("ways", "doubled", "vision", "tripled", "attention", "trained"), 0),
     }
     assert (seen["said"], seen["opened"], seen["compilers"]) == ([], False, [])
     assert seen["variant"] == "native" and not seen["backend"]
