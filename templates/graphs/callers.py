@@ -101,7 +101,21 @@ def _failure(error: Exception, record: dict[str, Any], *files: str) -> Exception
         if trace.tb_frame.f_code.co_filename not in (__file__, _OPERATOR_CALL, *files):
             return error
         trace = trace.tb_next
+    _tell_of_driver(error)
     return GraphFailed(_as_eager(error), rerun=not record.get("changes_inputs", False))
+
+
+def _tell_of_driver(error: Exception) -> None:
+    """Warn once of what a GPU's driver refuses. It does so whatever the data, as where a card has less shared
+    memory than the one that a kernel was compiled for."""
+    text = str(error).partition("\n")[0]
+    if text.startswith("CUDA driver error: ") and text not in _told:
+        _told.add(text)
+        package = (__package__ or "").partition("._precompiled")[0]
+        warn(package, f"a graph could not run: {text}", os.environ.get("HATCH_PRECOMPILE", ""))
+
+
+_told = set[str]()
 
 
 def _tell(error: Exception, record: dict[str, Any], *files: str) -> NoReturn:

@@ -133,6 +133,20 @@ def own_kernel() -> list[int]:
     return seen
 
 
+def too_large() -> dict[str, Any]:
+    """Of two calls of a kernel that a card may not have the shared memory for: launches, and what is said."""
+    from rig import kernels
+
+    x, launches = torch.randn(128, 256).half().cuda(), []
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            with torch.no_grad(), standin.launches_recorded() as found, contextlib.suppress(Exception):
+                kernels.squared(x)
+            launches.append(len(found))
+    return {"launches": launches, "said": [str(each.message) for each in said]}
+
+
 def written() -> list[Any]:
     """Of an input that is written to and begins in the middle: whether the call is served, its launches, and
     what lies beside it."""

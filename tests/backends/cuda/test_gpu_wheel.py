@@ -42,6 +42,7 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "mode": "train",
     },
     {"target": "rig.kernels:tripled", "samples": "rig.models:batches", "devices": ["cuda"]},
+    {"target": "rig.kernels:squared", "samples": "rig.kernels:large", "devices": ["cuda"]},
     {"target": "rig.models:Attention", "samples": "rig.models:texts", "devices": ["cuda"]},
     {
         "target": "rig.models:Trained",
@@ -162,6 +163,14 @@ def test_a_kernel_of_the_authors_has_to_be_as_at_the_build(
     assert play(tmp_path, "own_kernel") == hits
 
 
+def test_a_kernel_that_a_card_refuses_is_said_once(place: Path) -> None:
+    assert play(place, "too_large", CARDS["cuda-sm80"]) == {"launches": [2, 2], "said": []}
+    seen = play(place, "too_large", CARDS["cuda-sm86"])
+    assert seen["launches"] == [0, 0]
+    (said,) = seen["said"]
+    assert said.startswith("rig: a graph could not run: CUDA driver error: ")
+
+
 def test_settings_that_a_trace_asks_for_are_asked_for(place: Path) -> None:
     seen = play(place, "settings")
     names = {"flash", "order", "sums", "third", "cudnn", "tf32", "autocast"}
@@ -205,7 +214,7 @@ def test_where_there_is_no_gpu_nothing_is_said_or_opened(place: Path) -> None:
     assert seen["hits"] == {
         "net": 1,
         "scaled": 1,
-        **dict.fromkeys(("ways", "doubled", "vision", "tripled", "attention", "trained"), 0),
+        **dict.fromkeys(("ways", "doubled", "vision", "tripled", "squared", "attention", "trained"), 0),
     }
     assert (seen["said"], seen["opened"], seen["compilers"]) == ([], False, [])
     assert seen["variant"] == "native" and not seen["backend"]

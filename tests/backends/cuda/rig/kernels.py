@@ -1,5 +1,6 @@
-"""A kernel that its author wrote in Triton."""
+"""Kernels that their author wrote in Triton."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,3 +26,22 @@ def tripled(x: Any) -> Any:
     y = torch.empty_like(x)
     multiply[(1,)](x, y, x.numel(), block=512)
     return y + 1
+
+
+@triton.jit
+def square(x, y, width: tl.constexpr, length: tl.constexpr):
+    rows, columns = tl.arange(0, width), tl.arange(0, length)
+    whole = tl.load(x + rows[:, None] * length + columns[None, :])
+    turned = tl.load(x + rows[None, :] * length + columns[:, None])
+    tl.store(y + rows[:, None] * width + rows[None, :], tl.dot(whole, turned))
+
+
+def squared(x: Any) -> Any:
+    """A block of it takes more shared memory than cards from 8.6 to 8.9 have for one."""
+    y = x.new_empty(128, 128)
+    square[(1,)](x, y, 128, 256)
+    return y + 1
+
+
+def large() -> Iterator[Any]:
+    yield (torch.randn(128, 256).half(),)
