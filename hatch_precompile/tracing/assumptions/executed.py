@@ -25,7 +25,6 @@ import hatch_precompile
 from hatch_precompile.runtime import errors
 from hatch_precompile.static_lookup import attribute, dict_of, is_a
 from hatch_precompile.tracing.assumptions.found import guard_what_was_found
-from hatch_precompile.tracing.assumptions.identities import objects_apart
 from hatch_precompile.tracing.assumptions.results import (
     asked_environment,
     assumed,
@@ -33,6 +32,7 @@ from hatch_precompile.tracing.assumptions.results import (
     in_the_library,
     of_torch,
 )
+from hatch_precompile.tracing.assumptions.sharing import objects_apart
 
 __all__ = ["watch_executed"]
 

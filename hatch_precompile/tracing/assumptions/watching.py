@@ -24,9 +24,9 @@ from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.attributes import watch_attributes
 from hatch_precompile.tracing.assumptions.builtins import made_anew, watch_builtins
 from hatch_precompile.tracing.assumptions.calls import watch_calls
+from hatch_precompile.tracing.assumptions.comparisons import watch_comparisons
 from hatch_precompile.tracing.assumptions.executed import watch_executed
 from hatch_precompile.tracing.assumptions.found import watch_found
-from hatch_precompile.tracing.assumptions.identities import watch_identities
 from hatch_precompile.tracing.assumptions.keys import watch_keys, watching_items
 from hatch_precompile.tracing.assumptions.lookups import watch_lookups
 from hatch_precompile.tracing.assumptions.orders import watch_orders
@@ -36,6 +36,7 @@ from hatch_precompile.tracing.assumptions.results import (
     stop,
     where,
 )
+from hatch_precompile.tracing.assumptions.sharing import watch_sharing
 from hatch_precompile.tracing.assumptions.tensors import watch_tensors
 from hatch_precompile.tracing.assumptions.values import watch_values
 from hatch_precompile.tracing.assumptions.wrapped import watch_wrapped
@@ -69,7 +70,8 @@ def watching_assumptions() -> Iterator[None]:
         watch_attributes(watch)
         watch_found(watch)
         watch_lookups(watch)
-        watch_identities(watch)
+        watch_comparisons(watch)
+        watch_sharing(watch)
         watch_orders(watch)
         watch_keys(watch)
         stack.enter_context(watching_items())

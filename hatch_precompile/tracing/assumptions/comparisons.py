@@ -1,0 +1,193 @@
+"""Notes what a trace has compared by identity, as `is`, `==`, `in` and dicts do.
+
+Seen in torch 2.11.0 and 2.13.0, read in 2.14.1.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import operator
+from collections.abc import Callable
+from types import FunctionType, WrapperDescriptorType
+from typing import Any
+
+from hatch_precompile.torch_versions import torch_name, way
+from hatch_precompile.tracing.assumptions.identities import apart, keep_in_tree, object_of, one, source_of
+from hatch_precompile.tracing.assumptions.lookups import modules_with
+from hatch_precompile.tracing.assumptions.results import assumed, stop
+from hatch_precompile.tracing.assumptions.values import is_only_asked
+
+__all__ = ["functions_apart", "watch_comparisons"]
+
+
+def watch_comparisons(watch: Callable[..., None]) -> None:
+    """Have `watch` put each of the functions below around dynamo's."""
+    from torch._dynamo.variables import builtin, functions
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    if way("is") == "vt_identity_compare":
+        for module in modules_with("vt_identity_compare"):
+            watch(module, "vt_identity_compare", _compared)
+    else:  # the operator is watched in builtins.py
+        watch(UserDefinedObjectVariable, "call_method", _equal_if_same)
+    watch(builtin.BuiltinVariable, "_comparison_with_tensor", _arrays_compared)
+    watch(torch_name("key of a set or a dict"), "__init__", _as_key)
+    for name in ("richcompare_impl", "tp_richcompare_impl"):  # 2.11 breaks the graph there
+        if name in vars(UserDefinedObjectVariable):
+            watch(UserDefinedObjectVariable, name, _compared_in_c)
+    if hasattr(
+        functions.UserFunctionVariable, "is_python_equal"
+    ):  # newer ones go through vt_identity_compare
+        watch(functions.UserFunctionVariable, "is_python_equal", _same_function)
+    for kind in (functions.UserFunctionVariable, functions.SkipFunctionVariable):
+        watch(kind, "as_python_constant", _function_taken)
+
+
+def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a is b`, and what comes to it: `a == b` of objects without an `__eq__`, `a in [b]`. Of numbers and
+    text that is the first step of `==` (else builtins.py sees it)."""
+    from torch._dynamo.variables import ConstantVariable
+
+    def vt_identity_compare(*compared: Any) -> Any:
+        result = own(*compared)
+        if result is not None and ConstantVariable not in map(type, compared[-2:]):
+            (one if result.as_python_constant() else apart)(*compared[-2:])
+        return result
+
+    return vt_identity_compare
+
+
+def _arrays_compared(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a is b` of arrays, which are tensors to dynamo, made anew of each."""
+
+    def _comparison_with_tensor(self: Any, tx: Any, left: Any, right: Any) -> Any:
+        result = own(self, tx, left, right)
+        if self.fn in (operator.is_, operator.is_not):
+            (one if result.is_constant_match(self.fn is operator.is_) else apart)(left, right)
+        return result
+
+    return _comparison_with_tensor
+
+
+def _compared_in_c(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a == b` of such as dates and bound methods: dynamo compares them itself, and guards their class."""
+
+    def richcompare_impl(self: Any, tx: Any, other: Any, op: str) -> Any:
+        result = own(self, tx, other, op)
+        if (
+            _is_compared_in_c(self, op)
+            and result.is_python_constant()
+            and result.as_python_constant() is not NotImplemented
+        ):
+            stop(
+                f"a comparison with an object of the class {self.python_type_name()}, which C code makes",
+                "Compare its attributes that are numbers or text.",
+            )
+        return result
+
+    return richcompare_impl
+
+
+def _is_compared_in_c(variable: Any, op: str) -> bool:
+    """Whether a function of C decides this, which may look at what no guard asks for"""
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    if not (variable.is_realized() and isinstance(realized := variable.realize(), UserDefinedObjectVariable)):
+        return False
+    value = realized.value
+    if realized.source is None or realized._base_vt is not None:
+        return False
+    if isinstance(value, (enum.Enum, str, int, float)):  # their values are guarded
+        return False
+    comparison = next((vars(base)[op] for base in type(value).__mro__ if op in vars(base)), None)
+    return isinstance(comparison, WrapperDescriptorType) and comparison.__objclass__ is not object
+
+
+def _same_function(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Of functions that are looked for, or are keys."""
+    from torch._dynamo.variables import functions
+
+    def is_python_equal(self: Any, other: Any) -> bool:
+        result: bool = own(self, other)
+        # A bound method is made anew each time.
+        if type(self) is type(other) is functions.UserFunctionVariable:
+            (one if result else apart)(self, other)
+        return result
+
+    return is_python_equal
+
+
+def _function_taken(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A function itself is constant to dynamo, and its guard asks for the code."""
+
+    def as_python_constant(self: Any) -> Any:
+        function = own(self)
+        if self.source is not None and not is_only_asked():
+            assumed().taken[self.source] = self
+        return function
+
+    return as_python_constant
+
+
+def functions_apart() -> None:
+    """At the end of a trace: of functions of one code, which ones were one, and which were not."""
+    taken = [(object_of(variable), variable) for variable in assumed().taken.values()]
+    for (first, left), (second, right) in itertools.combinations(taken, 2):
+        if first is second:
+            one(left, right)
+        elif (
+            type(first) is type(second) is FunctionType and first.__code__.co_code == second.__code__.co_code
+        ):
+            apart(left, right)
+
+
+def _equal_if_same(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`a == b` of objects without an `__eq__`, where it does not come to `a is b`."""
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        result = own(self, tx, name, args, kwargs)
+        cls: Any = type(self.value)
+        if name == "__eq__" and cls.__eq__ is object.__eq__ and result.is_constant_match(False):
+            apart(self, args[0])
+        return result
+
+    return call_method
+
+
+def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What finds its place in a set or a dict by its identity is none of the others there. Of a class or a
+    function that is looked for and not there dynamo would make no guard at all."""
+
+    def __init__(self: Any, variable: Any) -> None:  # noqa: N807
+        _realize(variable)
+        own(self, variable)
+        value = object_of(variable) if variable.is_realized() else None
+        cls: Any = type(value)
+        if _is_compared_in_c(variable, "__eq__") and source_of(variable) is not None:
+            stop(
+                f"an object of the class {cls.__qualname__}, which C code compares, as a key",
+                "Take an attribute of it that is a number or text for the key.",
+            )
+        by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+        if by_identity and value is not None and (source := source_of(variable)) is not None:
+            keep_in_tree(source)
+            assumed().copied[source.name] = id(value)
+
+    return __init__
+
+
+def _realize(variable: Any) -> None:
+    """Have dynamo make its guard of a key, and of each in a tuple; but not of those that a dict or a set has,
+    of which one is found or none (keys.py)."""
+    from torch._dynamo import source
+    from torch._dynamo.variables.lists import BaseListVariable
+
+    own = (source.ConstDictKeySource, source.NonSerializableSetGetItemSource)
+    place = None if variable.is_realized() else variable.source
+    if place is not None and (isinstance(place, own) or source.is_from_skip_guard_source(place)):
+        return
+    realized = variable.realize()
+    if isinstance(realized, BaseListVariable):
+        for item in realized.items:
+            _realize(item)
