@@ -48,13 +48,8 @@ def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
         result = own(self, tx, name)
         of_c = isinstance(vars(torch._C.TensorBase).get(name), GetSetDescriptorType)
         if self.source is not None and of_c and name not in _GUARDED:
-            place = AttrSource(self.source, name)
-            if result.is_python_constant():
-                install_guard(place.make_guard(GuardBuilder.CONSTANT_MATCH))
-            elif result.is_tensor():
-                install_guard(place.make_guard(GuardBuilder.TYPE_MATCH))
-            else:
-                stop(f"the attribute {name!r} of a tensor", "Ask for it outside of what is compiled.")
+            asked = GuardBuilder.CONSTANT_MATCH if result.is_python_constant() else GuardBuilder.TYPE_MATCH
+            install_guard(AttrSource(self.source, name).make_guard(asked))
         return result
 
     return var_getattr
