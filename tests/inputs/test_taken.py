@@ -8,6 +8,7 @@ import datetime
 import enum
 import functools
 import inspect
+import random
 import types
 from collections.abc import Callable
 from typing import Any
@@ -158,6 +159,17 @@ def test_another_value_is_not_served(case: Any) -> None:
 def test_dir_of_a_function_stops_the_build() -> None:
     with pytest.raises(Unsupported, match=r"dir\(\) of a function"):
         captured(lambda x, there: x * 2.0 if "gated" in dir(there) else x * 3.0, rows(), decorated(plain))
+
+
+@pytest.mark.parametrize("name", ["random", "getstate"])
+def test_a_generator_from_elsewhere_stops_the_build(name: str) -> None:
+    with pytest.raises(Unsupported, match=r"a random\.Random that was made elsewhere"):
+        captured(lambda x, there: x * len(str(getattr(there, name)())), rows(), random.Random(1))
+
+
+def test_a_generator_without_a_seed_stops_the_build() -> None:
+    with pytest.raises(Unsupported, match="without a seed"):
+        captured(lambda x, there: x * random.Random(there).random(), rows(), None)
 
 
 def made() -> Callable[[Any], Any]:

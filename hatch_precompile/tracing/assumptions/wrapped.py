@@ -14,18 +14,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hatch_precompile.static_lookup import is_a
-from hatch_precompile.tracing.assumptions.results import value_of
+from hatch_precompile.tracing.assumptions.results import stop, value_of
 
 __all__ = ["watch_wrapped"]
 
 
 def watch_wrapped(watch: Callable[..., None]) -> None:
     """Have `watch` put each of the functions below around dynamo's."""
-    from torch._dynamo.variables import builder, functions
+    from torch._dynamo.variables import builder, functions, misc
 
     watch(builder.VariableBuilder, "_wrap", _wrapped)
     for module in (builder, functions):
         watch(module, "SkipGuardSource", _guarded_source)
+    watch(misc.RandomVariable, "call_method", _drawn)
+    watch(misc.RandomClassVariable, "call_function", _generator)
 
 
 def _guarded_source(_: Any) -> Callable[..., Any]:
@@ -35,6 +37,29 @@ def _guarded_source(_: Any) -> Callable[..., Any]:
         return base
 
     return place
+
+
+def _drawn(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Dynamo draws while it traces, and its guard asks for the class."""
+
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if self.source is not None and name != "seed":
+            stop(
+                f"{name}() of a random.Random that was made elsewhere",
+                "Call the functions of the module random, or give what they return.",
+            )
+        return own(self, tx, name, args, kwargs)
+
+    return call_method
+
+
+def _generator(own: Callable[..., Any]) -> Callable[..., Any]:
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if not args or args[0].is_constant_none():
+            stop("random.Random() without a seed", "Give it one.")
+        return own(self, tx, args, kwargs)
+
+    return call_function
 
 
 def _wrapped(own: Callable[..., Any]) -> Callable[..., Any]:
