@@ -260,11 +260,20 @@ def united(x: torch.Tensor, there: Any) -> torch.Tensor:
     return x * len({"x"}.union(there))
 
 
+def joined(x: torch.Tensor, there: Any) -> torch.Tensor:
+    return x * len(there | {"z": 1.0})
+
+
+def test_all_keys_of_a_defaultdict_are_asked_for() -> None:
+    one, two = (collections.defaultdict(float, each) for each in ({"a": 1.0}, {"a": 1.0, "b": 2.0}))
+    served_only_what_it_was_built_with(joined, one, two)
+
+
 def summed(x: torch.Tensor, there: Any) -> torch.Tensor:
     return x * (sum(len(each) for each in there) + len(max(there)))
 
 
-@pytest.mark.parametrize("call", [starred, handed_on, extended, added, united, summed])
+@pytest.mark.parametrize("call", [starred, handed_on, extended, added, united, joined, summed])
 def test_all_keys_are_asked_for(call: Call) -> None:
     served_only_what_it_was_built_with(call, {"a": 1.0}, {"a": 1.0, "b": 2.0})
 
@@ -437,6 +446,23 @@ TENSORS: list[tuple[Call, Any, Any]] = [
 @pytest.mark.parametrize(("call", "built", "other"), TENSORS)
 def test_what_a_tensor_is(call: Call, built: Any, other: Any) -> None:
     served_only_what_it_was_built_with(call, built(), other())
+
+
+def of_a_buffer(x: torch.Tensor, there: Any) -> torch.Tensor:
+    return x * 2.0 if type(there) is torch.nn.Buffer else x * 3.0
+
+
+def test_the_class_of_a_buffer() -> None:
+    one = captured(of_a_buffer, rows(), torch.nn.Buffer(torch.ones(4)))
+    again = one.loaded()
+    assert again() == ""
+    one.frame_locals["there"] = torch.ones(4)
+    assert again() != ""
+
+
+def test_the_base_of_a_view_stops_the_build() -> None:
+    with pytest.raises(Unsupported, match="the base of a view"):
+        captured(lambda x, there: x * there.view(-1)._base.numel(), rows(), torch.ones(4))
 
 
 def test_the_size_of_a_storage_stops_the_build() -> None:

@@ -31,6 +31,8 @@ def watch_orders(watch: Callable[..., None]) -> None:
         ):
             if "repr_impl" in vars(kind):
                 watch(kind, "repr_impl", _keys_seen_below)
+            if "nb_or_impl" in vars(kind):
+                watch(kind, "nb_or_impl", _keys_joined)
     else:
         watch(dicts.ConstDictVariable, "debug_repr", _keys_in_repr)
     watch(dicts.ConstDictVariable, "unpack_var_sequence", _keys_seen)
@@ -55,6 +57,9 @@ def _keys_asked_for(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name in _SHOWING_ORDER:
             _see_keys(self)
+        if name == "__or__":  # in torch 2.11
+            for each in (self, *args):
+                _see_keys_below(each)
         return own(self, tx, name, args, kwargs)
 
     return call_method
@@ -68,16 +73,29 @@ def _keys_seen(own: Callable[..., Any]) -> Callable[..., Any]:
     return go_through
 
 
-def _keys_seen_below(own: Callable[..., Any]) -> Callable[..., Any]:
+def _see_keys_below(variable: Any) -> None:
     from torch._dynamo.variables.dicts import ConstDictVariable
 
+    below = vars(variable.realize()).get("_base_vt", variable.realize())
+    if isinstance(below, ConstDictVariable):
+        _see_keys(below)
+
+
+def _keys_seen_below(own: Callable[..., Any]) -> Callable[..., Any]:
     def repr_impl(self: Any, tx: Any) -> Any:
-        below = getattr(self, "_base_vt", None)
-        if isinstance(below, ConstDictVariable):
-            _see_keys(below)
+        _see_keys_below(self)
         return own(self, tx)
 
     return repr_impl
+
+
+def _keys_joined(own: Callable[..., Any]) -> Callable[..., Any]:
+    def nb_or_impl(self: Any, tx: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        for each in (self, other):
+            _see_keys_below(each)
+        return own(self, tx, other, *args, **kwargs)
+
+    return nb_or_impl
 
 
 def _keys_in_repr(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,11 +109,10 @@ def _keys_in_repr(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _keys_added(own: Callable[..., Any]) -> Callable[..., Any]:
     """`[*d]`, a call's `*d` and `extend` come here, each with the dict itself."""
-    from torch._dynamo.variables.dicts import ConstDictVariable
 
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "extend" and args and isinstance(args[0].realize(), ConstDictVariable):
-            _see_keys(args[0].realize())
+        if name == "extend" and args:
+            _see_keys_below(args[0])
         return own(self, tx, name, args, kwargs)
 
     return call_method
@@ -103,11 +120,9 @@ def _keys_added(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _keys_of_operand(own: Callable[..., Any]) -> Callable[..., Any]:
     """Those of a dict that is given to a method of a set"""
-    from torch._dynamo.variables.dicts import ConstDictVariable
 
     def _operand_keys(self: Any, tx: Any, operand: Any) -> Any:
-        if isinstance(operand.realize(), ConstDictVariable):
-            _see_keys(operand.realize())
+        _see_keys_below(operand)
         return own(self, tx, operand)
 
     return _operand_keys

@@ -47,6 +47,8 @@ def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
     def var_getattr(self: Any, tx: Any, name: str) -> Any:
         result = own(self, tx, name)
         of_c = isinstance(vars(torch._C.TensorBase).get(name), GetSetDescriptorType)
+        if name == "_base" and self.source is None:  # a view made in the trace has that of its tensor
+            stop("the base of a view", "Ask the tensor itself.")
         if self.source is not None and of_c and name not in _GUARDED:
             asked = GuardBuilder.CONSTANT_MATCH if result.is_python_constant() else GuardBuilder.TYPE_MATCH
             install_guard(AttrSource(self.source, name).make_guard(asked))
@@ -57,7 +59,7 @@ def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _storage(own: Callable[..., Any]) -> Callable[..., Any]:
     def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "size" and self.from_tensor.source is not None:
+        if name == "size":
             stop("the size of a tensor's storage", "Ask for the tensor's own size.")
         return own(self, tx, name, args, kwargs)
 

@@ -13,7 +13,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hatch_precompile.static_lookup import is_a
+import torch
+
+from hatch_precompile.static_lookup import dict_of, is_a
 from hatch_precompile.tracing.assumptions.results import stop, value_of
 
 __all__ = ["watch_wrapped"]
@@ -81,7 +83,10 @@ def _lacking(value: Any, source: Any, frame: Any) -> Iterator[Any]:
     from torch._dynamo.guards import GuardBuilder
     from torch._dynamo.source import AttrSource
 
-    if is_a(value, type):
+    if is_a(value, torch.Tensor):
+        if dict_of(value).get("_is_buffer"):  # to dynamo its class is another one
+            yield AttrSource(source, "_is_buffer").make_guard(GuardBuilder.CONSTANT_MATCH)
+    elif is_a(value, type):
         if not _is_own_class(source, frame):
             yield source.make_guard(GuardBuilder.CLASS_MATCH)
     elif type(value) is contextlib.nullcontext:
