@@ -269,6 +269,11 @@ def test_all_keys_of_a_defaultdict_are_asked_for() -> None:
     served_only_what_it_was_built_with(joined, one, two)
 
 
+def test_a_dict_joined_with_an_ordered_one() -> None:
+    there = collections.OrderedDict(a=1.0)
+    assert captured(lambda x, there: x * len({"z": 1.0} | there), rows(), there).loaded()() == ""
+
+
 def summed(x: torch.Tensor, there: Any) -> torch.Tensor:
     return x * (sum(len(each) for each in there) + len(max(there)))
 

@@ -16,6 +16,7 @@ from hatch_precompile.tracing.assumptions.results import (
     assumed,
     constants,
     guard_on_attribute,
+    has_guards,
     of_torch,
     stop,
 )
@@ -91,26 +92,22 @@ def _of_module(module: Any, name: str) -> None:
 
 
 def _of_function(function: Any, name: str, source: Any) -> None:
-    from torch._dynamo.source import is_from_skip_guard_source
-
     if type(function) is not FunctionType or of_torch(function.__code__.co_filename):
         return
     if name in _OF_FUNCTIONS or not hasattr(function, name):
         assumed().looked_at[function, name] = None
-    known = source is None or is_from_skip_guard_source(source)
-    if not known and name not in _OF_FUNCTIONS:  # another function may have the same code
+    if has_guards(source) and name not in _OF_FUNCTIONS:  # another function may have the same code
         guard_on_attribute(source, name)
 
 
 def _of_class(own: Callable[..., Any]) -> Callable[..., Any]:
     """What the class of a class has, and in torch 2.11 any number and text of a class, is the trace's own."""
     from torch._dynamo.guards import GuardBuilder, install_guard
-    from torch._dynamo.source import AttrSource, is_from_skip_guard_source
+    from torch._dynamo.source import AttrSource
 
     def var_getattr(self: Any, tx: Any, name: str) -> Any:
         result = own(self, tx, name)
-        guarded = self.source is None or is_from_skip_guard_source(self.source)
-        for value in [] if guarded else _constants_of(result):
+        for value in _constants_of(result) if has_guards(self.source) else ():
             asked = GuardBuilder.ID_MATCH if is_a(value, enum.Enum) else GuardBuilder.CONSTANT_MATCH
             install_guard(AttrSource(self.source, name).make_guard(asked))
         return result

@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from hatch_precompile.runtime import call_checks
-from hatch_precompile.tracing.assumptions.results import assumed
+from hatch_precompile.tracing.assumptions.results import assumed, has_guards
 
 __all__ = ["apart", "keep_in_tree", "object_of", "one", "same", "source_of"]
 
@@ -36,12 +36,8 @@ def one(left: Any, right: Any) -> None:
 
 
 def same(before: Any, here: Any) -> None:
-    from torch._dynamo.source import is_from_skip_guard_source
-    from torch._guards import GuardSource
-
-    for each in (before, here):
-        if is_from_skip_guard_source(each) or each.guard_source is GuardSource.CONSTANT:
-            return  # taken for constant
+    if not (has_guards(before) and has_guards(here)):
+        return  # taken for constant
     for each in (before, here):
         keep_in_tree(each)
     assumed().same.add((before.name, here.name))
@@ -70,7 +66,6 @@ def object_of(variable: Any) -> Any:
 
 def source_of(variable: Any) -> Any:
     """Where an object is from, if another one may be there in its place without a guard that sees it."""
-    from torch._dynamo.source import is_from_skip_guard_source
     from torch._dynamo.variables.tensor import NumpyNdarrayVariable
 
     realized = variable.realize()
@@ -82,7 +77,7 @@ def source_of(variable: Any) -> Any:
     if source is None or issubclass(_type_of(realized), _KNOWN):
         return None
     of_module = getattr(source, "member", None) in _OF_MODULES
-    return None if of_module or is_from_skip_guard_source(source) else source
+    return source if has_guards(source) and not of_module else None
 
 
 def _type_of(variable: Any) -> Any:

@@ -23,6 +23,7 @@ __all__ = [
     "assumed",
     "assumed_in",
     "guard_on_attribute",
+    "has_guards",
     "in_the_library",
     "of_torch",
     "stop",
@@ -173,6 +174,19 @@ def constants(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] 
         )
     except NotImplementedError:
         return None
+
+
+def has_guards(source: Any) -> bool:
+    """Whether dynamo can guard what is at one of its sources. None: what the trace has made itself"""
+    from torch._dynamo.source import is_from_skip_guard_source
+    from torch._guards import GuardSource
+
+    return (
+        source is not None
+        and not source.is_ephemeral()
+        and source.guard_source not in (GuardSource.CONSTANT, GuardSource.BACKWARD_STATE)
+        and not is_from_skip_guard_source(source)
+    )
 
 
 def guard_on_attribute(source: Any, name: str) -> None:

@@ -16,7 +16,13 @@ import torch
 
 from hatch_precompile.static_lookup import dict_of
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.assumptions.results import constants, guard_on_attribute, stop, value_of
+from hatch_precompile.tracing.assumptions.results import (
+    constants,
+    guard_on_attribute,
+    has_guards,
+    stop,
+    value_of,
+)
 
 __all__ = ["watch_tensors"]
 
@@ -49,7 +55,7 @@ def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
         of_c = isinstance(vars(torch._C.TensorBase).get(name), GetSetDescriptorType)
         if name == "_base" and self.source is None:  # a view made in the trace has that of its tensor
             stop("the base of a view", "Ask the tensor itself.")
-        if self.source is not None and of_c and name not in _GUARDED:
+        if has_guards(self.source) and of_c and name not in _GUARDED:
             asked = GuardBuilder.CONSTANT_MATCH if result.is_python_constant() else GuardBuilder.TYPE_MATCH
             install_guard(AttrSource(self.source, name).make_guard(asked))
         return result
@@ -73,7 +79,7 @@ def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo.variables.tensor import TensorVariable
 
     def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
-        if isinstance(arg, TensorVariable) and arg.source is not None:
+        if isinstance(arg, TensorVariable) and has_guards(arg.source):
             ((asked,), _) = constants([isinstance_type_var], {}) or (((),), {})
             for kind in asked if type(asked) is tuple else (asked,):
                 if mark := _MARKS.get(kind):

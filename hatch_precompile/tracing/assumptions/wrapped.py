@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.static_lookup import dict_of, is_a
-from hatch_precompile.tracing.assumptions.results import stop, value_of
+from hatch_precompile.tracing.assumptions.results import has_guards, stop, value_of
 
 __all__ = ["watch_wrapped"]
 
@@ -66,12 +66,11 @@ def _generator(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _wrapped(own: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo.guards import install_guard
-    from torch._dynamo.source import is_from_skip_guard_source
 
     def _wrap(self: Any, value: Any) -> Any:
         source = self.source
         result = own(self, value)
-        if not is_from_skip_guard_source(source):
+        if has_guards(source):
             install_guard(*_lacking(value, source, self.tx.output.root_tx))
         return result
 
