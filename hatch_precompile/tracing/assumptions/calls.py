@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -87,10 +88,12 @@ def _triton_kernel(own: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel is compiled from its source and what that refers to. Triton has a digest of all of it."""
 
     def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        kernel = self.kernel
+        steps, kernel = ["cache_key"], self.kernel
         while not hasattr(kernel, "cache_key"):
             kernel = kernel.fn  # with @triton.autotune and the like it is inside
-        _keep(Call(getattr, (kernel, "cache_key"), {}, kernel.cache_key, False, where()))
+            steps.insert(0, "fn")
+        given = (getattr, tuple(steps), self.kernel)
+        _keep(Call(functools.reduce, given, {}, kernel.cache_key, False, where()))
         return own(self, tx, args, kwargs)
 
     return call_function
