@@ -19,6 +19,7 @@ from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.dependencies.kinds import Dependency
 from hatch_precompile.lower.guards.function import LoweredGuards
 from hatch_precompile.records import MARSHAL
+from hatch_precompile.tracing import constants_of_kernel
 
 __all__ = ["Trace", "graph_as_text", "pinned"]
 
@@ -72,9 +73,7 @@ def graph_as_text(gm: Any) -> str:
 
 def _constants(found: re.Match[str]) -> str:
     """What an author's kernel is compiled with: torch keeps that in a list, which each trace adds to."""
-    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
-
-    return f"constant_args = {kernel_side_table.get_constant_args(int(found[1]))}"
+    return f"constant_args = {constants_of_kernel(int(found[1]))}"
 
 
 def _device(value: Any) -> str:

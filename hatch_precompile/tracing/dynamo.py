@@ -28,6 +28,7 @@ __all__ = [
     "changes_grad_mode",
     "compiled_graph",
     "compiling_with",
+    "constants_of_kernel",
     "dispatch_keys",
     "einops_was_prepared",
     "enters_a_context",
@@ -208,6 +209,14 @@ def einops_was_prepared() -> bool:
     einops = sys.modules.get("einops")
     traces = getattr(decorators, "_einops_supports_dynamo_tracing", None)
     return einops is not None and traces is not None and bool(traces(einops))
+
+
+def constants_of_kernel(index: int) -> dict[str, Any]:
+    """What an author's Triton kernel is compiled with, by its parameters. index: of its call in a graph"""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    found: dict[str, Any] = kernel_side_table.get_constant_args(index)
+    return found
 
 
 def input_sources(graph_module: Any) -> list[str]:
