@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -192,7 +193,11 @@ def test_constants_that_a_gpu_does_not_take_are_a_graph_that_failed(at: str) -> 
     call = graphs.on_each_gpu(caller, [Full()], {"constants": [{"device": "cuda"}], "changes_inputs": True})
     on_a_gpu = type("OnAGpu", (torch.Tensor,), {"get_device": lambda self: 0})
     given = torch.zeros(2).as_subclass(on_a_gpu)
-    for way in (lambda: call(given), lambda: call.boxed([given])):
-        with pytest.raises(graphs.GraphFailed, match="cuda:0: out of memory") as told:
-            way()
-        assert told.value.rerun and type(told.value.instead) is RuntimeError
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for way in (lambda: call(given), lambda: call.boxed([given])):
+            with pytest.raises(graphs.GraphFailed, match="cuda:0: out of memory") as told:
+                way()
+            assert told.value.rerun and type(told.value.instead) is RuntimeError
+    (once,) = warned
+    assert "a graph runs as eager code on cuda:0" in str(once.message)
