@@ -1,5 +1,5 @@
 """Watches builtin functions that dynamo makes a handler for, by the types of what they are given: `is`,
-`dir`, `[]` and in torch 2.11 `hash`."""
+`[]` and in torch 2.11 `hash`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from hatch_precompile.static_lookup import is_a
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.identities import apart, one
-from hatch_precompile.tracing.assumptions.results import assumed, of_torch, stop
+from hatch_precompile.tracing.assumptions.results import assumed, of_torch
 from hatch_precompile.tracing.assumptions.values import require_steady_hash
 
 __all__ = ["made_anew", "watch_builtins"]
@@ -22,7 +22,6 @@ def watch_builtins(watch: Callable[..., None]) -> None:
     from torch._dynamo.variables.builtin import BuiltinVariable
 
     watched: dict[Any, Callable[..., None]] = {
-        dir: _listed,
         operator.is_: _compared,
         operator.is_not: _compared,
     }
@@ -49,7 +48,7 @@ def _making(watched: dict[Any, Callable[..., None]]) -> Callable[..., Callable[.
                 return handler
 
             def handle(tx: Any, args: Any, kwargs: Any) -> Any:
-                if look is None:
+                if look is None and len(args) == 2:
                     _member_asked_for(*args)
                 result = handler(tx, args, kwargs)
                 if look is not None:
@@ -71,14 +70,9 @@ def _hashed(fn: Any, tx: Any, args: Any, result: Any) -> None:
 def _member_asked_for(owner: Any, name: Any) -> None:
     """`Color["RED"]`, which dynamo computes: whether the class has one of the name is asked of the class."""
     if is_a(vars(owner.realize()).get("value"), enum.EnumMeta) and name.is_python_constant():
-        assumed().attributes.add(name.as_python_constant())
-
-
-def _listed(fn: Any, tx: Any, args: Any, result: Any) -> None:
-    from torch._dynamo.variables.functions import UserFunctionVariable
-
-    if result is not None and type(args[0]) is UserFunctionVariable and args[0].source is not None:
-        stop("dir() of a function", "Ask for the attribute, by hasattr().")
+        asked = name.as_python_constant()
+        if isinstance(asked, str):
+            assumed().attributes.add(asked)
 
 
 def _compared(fn: Any, tx: Any, args: Any, result: Any) -> None:

@@ -14,6 +14,7 @@ from hatch_precompile.tracing.assumptions.results import (
     assumed,
     constants,
     in_the_library,
+    stop,
     where,
 )
 
@@ -161,8 +162,12 @@ def _assumed_constant(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _dir(own: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._dynamo.variables.functions import UserFunctionVariable
+
     def call_dir(self: Any, tx: Any, arg: Any) -> Any:
         result = own(self, tx, arg)
+        if result is not None and type(arg) is UserFunctionVariable and arg.source is not None:
+            stop("dir() of a function", "Ask for the attribute, by hasattr().")
         value = vars(arg).get("value", vars(arg).get("fn"))
         names = constants([result], {})
         if value is not None and names is not None:
