@@ -360,9 +360,11 @@ _CHANGING = {
 
 
 def _is_ordered(variable: Any) -> bool:
+    from torch._dynamo.variables.dicts import DictViewVariable
     from torch._dynamo.variables.lists import ListVariable, TupleVariable
 
-    return isinstance(variable, (ListVariable, TupleVariable)) or id(variable) in assumed().inserted
+    ordered = (ListVariable, TupleVariable, DictViewVariable)
+    return isinstance(variable, ordered) or id(variable) in assumed().inserted
 
 
 def _new_set(own: Callable[..., Any]) -> Callable[..., Any]:
