@@ -215,6 +215,23 @@ def test_numbers_that_are_one_object_and_two(text: str, swapped: bool) -> None:
     served_only_what_it_was_built_with(are_one, *(reversed(pairs) if swapped else pairs))
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, there: x * 2.0 if there[0] is there[1] else x * 3.0,
+        lambda x, there: x * 2.0 if there[0] in [1.0, there[1]] else x * 3.0,
+        lambda x, there: x * 2.0 if [there[0]] == [there[1]] else x * 3.0,
+        lambda x, there: x * ([1.0, there[1]].count(there[0]) + 2.0),
+    ],
+    ids=["is", "in", "==", "count"],
+)
+def test_numbers_that_do_not_equal_themselves(call: Call, swapped: bool) -> None:
+    nan = float("nan")
+    pairs = ((nan, nan), (nan, float("nan")))
+    served_only_what_it_was_built_with(call, *(reversed(pairs) if swapped else pairs))
+
+
 def test_equal_numbers_are_found_whether_they_are_one_object() -> None:
     def found(x: torch.Tensor, there: Any) -> torch.Tensor:
         return x * (there[0].index(there[1]) + 2.0)
@@ -352,6 +369,20 @@ def test_two_objects_one_of_which_is_written(call: Call, make: Callable[[], Any]
     assert again() != ""
 
 
+def test_parameters_given_to_a_module() -> None:
+    """`functional_call` goes through a set of a dict's keys: dynamo's is as ordered as those."""
+    module = torch.nn.Linear(4, 4)
+    parameters = dict(module.named_parameters())
+
+    def call(x: torch.Tensor, there: Any) -> Any:
+        return torch.func.functional_call(there[0], there[1], (x,))
+
+    one = captured(call, rows(), (module, parameters))
+    assert one.loaded()() == ""
+    one.frame_locals["there"] = (module, dict(reversed(parameters.items())))
+    assert one.loaded()() != ""
+
+
 class Color(enum.Enum):
     RED = 1.0
 
@@ -375,6 +406,16 @@ def test_a_member_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.verdict() == ""
     monkeypatch.setitem(globals(), "Color", NewColor)
     assert "GREEN is new" in one.verdict()
+
+
+def test_a_member_by_a_number() -> None:
+    def asked(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x * Color["RED"].value * Color[1].value
+        except KeyError:
+            return x * 7.0
+
+    assert captured(asked, rows()).verdict() == ""
 
 
 class Base:

@@ -13,12 +13,19 @@ from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from hatch_precompile.torch_versions import torch_name, way
-from hatch_precompile.tracing.assumptions.identities import apart, keep_in_tree, object_of, one, source_of
+from hatch_precompile.tracing.assumptions.identities import (
+    apart,
+    is_nan,
+    keep_in_tree,
+    object_of,
+    one,
+    source_of,
+)
 from hatch_precompile.tracing.assumptions.lookups import modules_with
 from hatch_precompile.tracing.assumptions.results import assumed, stop
 from hatch_precompile.tracing.assumptions.values import is_only_asked
 
-__all__ = ["functions_apart", "watch_comparisons"]
+__all__ = ["constants_apart", "watch_comparisons"]
 
 
 def watch_comparisons(watch: Callable[..., None]) -> None:
@@ -130,16 +137,19 @@ def _function_taken(own: Callable[..., Any]) -> Callable[..., Any]:
     return as_python_constant
 
 
-def functions_apart() -> None:
-    """At the end of a trace: of functions of one code, which ones were one, and which were not."""
+def constants_apart() -> None:
+    """At the end of a trace: of functions of one code, and of NaNs, which were one, and which were not."""
     taken = [(object_of(variable), variable) for variable in assumed().taken.values()]
     for (first, left), (second, right) in itertools.combinations(taken, 2):
         if first is second:
             one(left, right)
-        elif (
-            type(first) is type(second) is FunctionType and first.__code__.co_code == second.__code__.co_code
-        ):
+        elif (is_nan(first) and is_nan(second)) or _have_one_code(first, second):
             apart(left, right)
+
+
+def _have_one_code(first: Any, second: Any) -> bool:
+    both_functions = type(first) is type(second) is FunctionType
+    return both_functions and first.__code__.co_code == second.__code__.co_code
 
 
 def _equal_if_same(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from hatch_precompile.runtime import call_checks
 from hatch_precompile.tracing.assumptions.results import assumed, has_guards
 
-__all__ = ["apart", "keep_in_tree", "object_of", "one", "same", "source_of"]
+__all__ = ["apart", "is_nan", "keep_in_tree", "object_of", "one", "same", "source_of"]
 
 
 def apart(left: Any, right: Any) -> None:
@@ -51,11 +51,16 @@ _KNOWN = (ModuleType, BuiltinFunctionType, type, enum.Enum, bool, type(None), ty
 
 
 def _differ(left: Any, right: Any) -> bool:
-    """Whether their guards tell them apart, by their values"""
+    """Whether their guards tell them apart, by their values. To a guard all NaNs are one."""
     from torch._dynamo.variables import ConstantVariable
 
     values = [each.as_python_constant() for each in (left, right) if type(each) is ConstantVariable]
-    return len(values) == 2 and values[0] != values[1]
+    return len(values) == 2 and values[0] != values[1] and not all(map(is_nan, values))
+
+
+def is_nan(value: Any) -> bool:
+    """Whether a number does not equal itself: `==`, `in` and keys tell which object it is."""
+    return type(value) in (float, complex) and value != value
 
 
 def object_of(variable: Any) -> Any:

@@ -72,7 +72,7 @@ class Assumed:
     shared: the frame's variables whose cells functions that it calls have, too
     met: objects from outside of the trace, with dynamo's variables for them, by id
     written: of those, the ones that the traced code has changed, by dynamo's sources
-    taken: functions that were taken for constants, by dynamo's sources, with its variables
+    taken: functions and NaNs that were taken for constants, by dynamo's sources, with its variables
     orders_seen: the keys of dicts whose order the traced code has seen
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
     closures: what was in the cells of those of them that have any, by its ids; None for an empty one

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import CellType
 from typing import Any
 
-from hatch_precompile.tracing.assumptions.comparisons import functions_apart
+from hatch_precompile.tracing.assumptions.comparisons import constants_apart
 from hatch_precompile.tracing.assumptions.identities import apart, keep_in_tree, same
 from hatch_precompile.tracing.assumptions.results import assumed, stop
 
@@ -133,7 +133,7 @@ def objects_apart(frame: Any) -> None:
                 if other is not variable:
                     apart(variable, other)
     _own_cells_apart(frame)
-    functions_apart()
+    constants_apart()
 
 
 def _own_cells_apart(frame: Any) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from hatch_precompile.static_lookup import dict_of, is_a
-from hatch_precompile.tracing.assumptions.results import has_guards, stop, value_of
+from hatch_precompile.tracing.assumptions.identities import is_nan
+from hatch_precompile.tracing.assumptions.results import assumed, has_guards, stop, value_of
 
 __all__ = ["watch_wrapped"]
 
@@ -71,6 +72,8 @@ def _wrapped(own: Callable[..., Any]) -> Callable[..., Any]:
         source = self.source
         result = own(self, value)
         if has_guards(source):
+            if is_nan(value):
+                assumed().taken[source] = result
             install_guard(*_lacking(value, source, self.tx.output.root_tx))
         return result
 
