@@ -12,11 +12,13 @@ from torch._dynamo.backends.debugging import aot_eager
 
 from hatch_precompile.backends import variants_for_this_machine
 from hatch_precompile.capture import cases, session
+from hatch_precompile.capture.entries import Entries
+from hatch_precompile.capture.graphs import Graphs
 from hatch_precompile.capture.parent import Request
 from hatch_precompile.config import load
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.dependencies.writer import Memory
-from hatch_precompile.records import Capture
+from hatch_precompile.records import Capture, GraphRecord
 
 HERE = "tests.capture.test_cases"
 
@@ -107,8 +109,8 @@ def captured(
     """Traces a function of this file with nothing compiled, and gives the notes of the capture."""
 
     def backend(self: Any, graph: Any, inputs: Any) -> Any:
-        compiled, number = aot_eager(graph, inputs), len(self.graphs)
-        self.graphs.append(None)
+        compiled, number = aot_eager(graph, inputs), len(self.records)
+        self.records.append(GraphRecord())
         self.memory.append(Memory((), ()))
 
         def run(*args: Any) -> Any:
@@ -117,8 +119,8 @@ def captured(
         run.precompile_graph = number  # type: ignore[attr-defined]
         return run
 
-    monkeypatch.setattr(session._Session, "_backend", backend)
-    monkeypatch.setattr(session._Session, "_compile_guards", lambda self: None)
+    monkeypatch.setattr(Graphs, "compiled", backend)
+    monkeypatch.setattr(Entries, "compile_guards", lambda self: None)
 
     def capture(function: Any, samples: Any, **shapes: Any) -> tuple[Capture, list[str]]:
         torch._dynamo.reset()

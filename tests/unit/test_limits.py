@@ -17,8 +17,7 @@ SOURCES = [
         for room in ("tracing", "inductor", "backends")
         for file in sorted((ROOT / "hatch_precompile" / room).rglob("*.py"))
     ),
-    ROOT / "hatch_precompile/capture/session.py",
-    ROOT / "hatch_precompile/capture/cases.py",
+    *(ROOT / "hatch_precompile/capture" / f"{name}.py" for name in ("session", "cases", "entries", "graphs")),
     *sorted((ROOT / "hatch_precompile/lower").rglob("*.py")),
 ]
 REFUSING = {"Unsupported", "unsupported", "BuildError", "CaptureError"}
