@@ -8,11 +8,11 @@ from typing import Any
 
 from hatch_precompile.backends.base import Compiler, Variant
 from hatch_precompile.backends.x86_64.layers.contiguous import contiguous_convolutions
+from hatch_precompile.backends.x86_64.layers.convolutions import own_convolutions
 from hatch_precompile.backends.x86_64.layers.epilogues import epilogues_that_keep_nan
 from hatch_precompile.backends.x86_64.layers.integers import int8_products_by_processor
 from hatch_precompile.backends.x86_64.layers.linear import linear_layers_by_processor
 from hatch_precompile.backends.x86_64.layers.packing import Packing, pack_layers
-from hatch_precompile.backends.x86_64.layers.pointwise import pointwise_convolutions
 from hatch_precompile.backends.x86_64.layers.precision import layers_in_bfloat16
 from hatch_precompile.backends.x86_64.layers.recurrent import split_recurrent_layers
 from hatch_precompile.backends.x86_64.levels import Instructions
@@ -28,7 +28,7 @@ class X86Compiler(Compiler):
             vectors_within(variant.requires),
             linear_layers_by_processor(),
             epilogues_that_keep_nan(),
-            pointwise_convolutions(),
+            own_convolutions(),
             int8_products_by_processor(Instructions(variant.requires)),
         ):
             yield

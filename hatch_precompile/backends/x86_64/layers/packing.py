@@ -14,7 +14,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from hatch_precompile.backends.x86_64.layers import panels, winograd
-from hatch_precompile.backends.x86_64.layers.pointwise import is_pointwise, pointwise_convolution
+from hatch_precompile.backends.x86_64.layers.convolutions import is_ours, own_convolution
 from hatch_precompile.backends.x86_64.layers.precision import layer_in_bfloat16
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.inductor.prepacking.finite import finite
@@ -424,8 +424,8 @@ def _pack_convolution(graph: Any, node: Any, fixed: set[Any], packing: Packing) 
             points = added(graph, winograd.points_here, weight, packed)
             channels = base.shape[0]
             layer = graph.call_function(winograd.convolution, (x, points, bias, padding, channels, relu))
-        elif packing.cpu.has_avx512 and is_pointwise(node):
-            layer = pointwise_convolution(graph, node, weight)
+        elif packing.cpu.has_avx512 and is_ours(node):
+            layer = own_convolution(graph, node, weight)
         else:
             how = (padding, stride, dilation, groups)
             packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, *how, sizes))

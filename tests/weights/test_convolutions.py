@@ -1,4 +1,4 @@
-"""Convolutions by 1 x 1 filters by our own function: any sizes, what follows them, any threads."""
+"""Convolutions by our own functions: any sizes, what follows them, any threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from hatch_precompile.backends.x86_64.layers import pointwise
+from hatch_precompile.backends.x86_64.layers import convolutions
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.inductor import compiling
 from tests.support.hardware import about_x86
@@ -62,9 +62,41 @@ class Sizes(nn.Module):
         return [F.silu(conv(x)) for conv, x in zip(self.convs, inputs, strict=True)]
 
 
-def test_any_sizes_and_threads(capfd: pytest.CaptureFixture[str]) -> None:
+# Channels, height and width of images, of filters, steps, padding, and whether there is a bias. Rows that end
+# within a block of seven or eight pixels, and narrower ones than filters; channels that end within a vector
+# and within what a thread takes; filters that reach over both edges.
+DEPTHWISE = [
+    (16, 9, 7, (3, 3), (1, 1), (1, 1), True),
+    (24, 5, 16, (3, 3), (1, 1), (1, 1), False),
+    (8, 1, 1, (3, 3), (1, 1), (1, 1), True),
+    (33, 11, 9, (5, 5), (1, 1), (2, 2), True),
+    (130, 8, 15, (3, 3), (2, 2), (1, 1), False),
+    (272, 4, 3, (7, 7), (1, 1), (3, 3), True),
+    (40, 13, 22, (5, 3), (2, 1), (0, 1), True),
+    (20, 12, 10, (1, 7), (1, 2), (0, 3), False),
+    (17, 10, 6, (9, 1), (3, 2), (4, 0), True),
+    (16, 6, 6, (6, 6), (1, 1), (5, 5), True),
+    (144, 56, 56, (3, 3), (1, 1), (1, 1), True),
+]
+
+
+class Depthwise(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs = [torch.randn(2, channels, height, width) for channels, height, width, *_ in DEPTHWISE]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(channels, channels, size, stride, padding, groups=channels, bias=bias)
+            for channels, _, _, size, stride, padding, bias in DEPTHWISE
+        )
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [F.silu(conv(x)) for conv, x in zip(self.convs, inputs, strict=True)]
+
+
+@pytest.mark.parametrize("kind", [Sizes, Depthwise])
+def test_any_sizes_and_threads(kind: Any, capfd: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
-    model = Sizes()
+    model = kind()
     call, _, steps = compiled(model, avx512(), *model.inputs)
     assert steps.count(STEP) == len(model.inputs)
     threads, answers = torch.get_num_threads(), []
@@ -85,6 +117,55 @@ def test_any_sizes_and_threads(capfd: pytest.CaptureFixture[str]) -> None:
         assert (one - right).abs().max() <= 2 * (plain - right).abs().max() + 1e-7
 
 
+FUNCTIONS: dict[str, Any] = {
+    "nothing": lambda x: x,
+    "relu": F.relu,
+    "hardtanh": lambda x: F.hardtanh(x, -0.3, 0.7),
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+}
+
+
+class Followed(nn.Module):
+    """Each function after a depthwise convolution alone, and after a sum with one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(
+            nn.Conv2d(20, 20, 3, padding=1, groups=20) for _ in range(2 * len(FUNCTIONS))
+        )
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        convs = iter(self.convs)
+        return [
+            function(next(convs)(x) + x if more else next(convs)(x))
+            for function in FUNCTIONS.values()
+            for more in (False, True)
+        ]
+
+
+@pytest.mark.parametrize("dynamic", [(), (0, 2, 3)])
+def test_what_follows_a_depthwise_convolution(
+    dynamic: tuple[int, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    model, x = Followed(), torch.randn(2, 20, 9, 12)
+    for dimension in dynamic:
+        torch._dynamo.mark_dynamic(x, dimension)
+    call, _, steps = compiled(model, avx512(), x)
+    assert steps.count(STEP) == len(model.convs)
+    answer, ran = multiplied_by_onednn(call, "convolution", capfd)
+    assert ran == []
+    with torch.no_grad():
+        torch.testing.assert_close(list(answer), model(x), atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("dynamic", [(), (0, 2, 3)])
 def test_a_block_of_a_network_for_phones(dynamic: tuple[int, ...], capfd: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
@@ -92,9 +173,9 @@ def test_a_block_of_a_network_for_phones(dynamic: tuple[int, ...], capfd: pytest
     for dimension in dynamic:
         torch._dynamo.mark_dynamic(x, dimension)
     call, _, steps = compiled(model, avx512(), x)
-    assert steps.count(STEP) == 4
+    assert steps.count(STEP) == 5
     answer, ran = multiplied_by_onednn(call, "convolution", capfd)
-    assert len(ran) == 1, "each channel by itself"
+    assert ran == []
     with torch.no_grad():
         torch.testing.assert_close(list(answer), [model(x)], atol=1e-5, rtol=1e-5)
 
@@ -134,6 +215,10 @@ class Others(nn.Module):
                 nn.Conv2d(16, 24, 1, padding=1),
                 nn.Conv2d(16, 24, 1, groups=2),
                 nn.Conv2d(16, 24, (1, 2)),
+                nn.Conv2d(16, 32, 3, groups=16),
+                nn.Conv2d(16, 16, 3, groups=16, dilation=2),
+                nn.Conv2d(16, 16, 3, groups=16, stride=3),
+                nn.Conv2d(16, 16, (1, 8), padding=(0, 4), groups=16),
             ]
         )
         self.narrow = nn.Conv2d(16, 24, 1).bfloat16()
@@ -173,5 +258,5 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_function_knows_what_follows_by_the_same_numbers() -> None:
-    names = [name.upper() for name in (*pointwise._FOLLOWING, "gelu_tanh")]
-    assert f"enum Function {{ {', '.join(names)} }};" in pointwise._FUNCTION
+    names = [name.upper() for name in (*convolutions._FOLLOWING, "gelu_tanh")]
+    assert f"enum Function {{ {', '.join(names)} }};" in convolutions._COMMON

@@ -1,0 +1,219 @@
+"""Convolutions of float32 with fixed weights by functions of ours: by 1 x 1 filters, and depthwise ones.
+
+oneDNN takes 20 to 30 microseconds to set up each convolution, which is more than many of them take in a
+network for phones, and it must not be given a relu (epilogues.py). Ours start at once and do what follows
+a convolution while its results are near. Of depthwise ones, of 7 to 112 pixels a side, they take 0.3 to 0.75
+of oneDNN's time on Zen 4. Inductor's patterns find what follows, as they do for oneDNN: the node is the same
+but for three numbers more in its dilation than it has dimensions: that of its filters, their height and
+width.
+Seen in torch 2.13.0 (torch/_inductor/fx_passes/mkldnn_fusion.py, torch/_inductor/mkldnn_lowerings.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import torch
+
+from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, in_panels
+from hatch_precompile.inductor.own_functions import call_laid_out, calls_c_functions, lowered
+from hatch_precompile.inductor.prepacking.steps import added
+from hatch_precompile.tracing.sizes import value_in_sample
+
+__all__ = ["is_ours", "own_convolution", "own_convolutions"]
+
+aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
+
+_COMMON, _CONV1X1, _DEPTHWISE = (
+    files(__package__).joinpath(f"{name}.h").read_text("utf-8")
+    for name in ("convolutions", "conv1x1", "depthwise")
+)
+
+# In the order of `Function` in convolutions.h; gelu has two.
+_FOLLOWING = (
+    *("none", "relu", "hardtanh", "hardsigmoid", "hardswish", "sigmoid", "swish", "tanh", "leaky_relu"),
+    "gelu",
+)
+
+
+# Multiplications of a 1 x 1 convolution up to which oneDNN's set-up counts: a tenth of the time of so many on
+# Zen 4.
+_MOST = 1 << 24
+
+# Of depthwise convolutions: columns of a filter, and steps to the side, that fit into registers; and channels
+# that fill half a vector.
+_WIDEST, _FURTHEST, _FEWEST = 7, 2, 8
+
+
+def is_ours(node: Any) -> bool:
+    """Whether a convolution is one for our functions. Where sizes are not known the sample's count."""
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+    value, base = x.meta["val"], weight.meta["val"]
+    tensors = [value, base, *([] if bias is None else [bias.meta["val"]])]
+    if transposed or value.dim() != 4 or any(each.dtype != torch.float32 for each in tensors):
+        return False
+    filters, channels, height, width = base.shape
+    if groups > 1:
+        depthwise = groups == filters >= _FEWEST and channels == 1 and {*dilation} == {1}
+        return bool(depthwise and width <= _WIDEST and stride[-1] <= _FURTHEST)
+    if (height, width) != (1, 1) or {*stride} != {1} or {*padding} != {0}:
+        return False
+    images, _, *size = (value_in_sample(each, 1) for each in value.shape)
+    return bool(images * size[0] * size[1] * filters * channels <= _MOST)
+
+
+def own_convolution(graph: Any, node: Any, weight: Any) -> Any:
+    """A node in the place of such a convolution, to be put before it. weight: of it, finite"""
+    x, _, bias, stride, padding, dilation, _, _, groups = node.args
+    base = weight.meta["val"]
+    n, _, *size = map(int, base.shape)
+    matrix = added(graph, aten.reshape.default, weight, [n, base.numel() // n])
+    packed = graph.call_function(in_panels, (matrix,))
+    packed.meta["val"] = base.contiguous()  # of its sizes torch makes those of the result
+    pair = [list(each) * (2 // len(each)) for each in (padding, stride, dilation)]
+    how = (*pair[:2], [*pair[2], n, *size], groups, "none", [], "")
+    return graph.call_function(mkldnn._convolution_pointwise.default, (x, packed, bias, *how))
+
+
+@contextlib.contextmanager
+def own_convolutions() -> Iterator[None]:
+    """Have those that are lowered while the block runs be calls of our functions."""
+    from torch._inductor.lowering import lowerings
+
+    if not torch.backends.mkldnn.is_available():
+        yield
+        return
+    targets = (
+        mkldnn._convolution_pointwise.default,
+        mkldnn._convolution_pointwise.binary,
+        mkldnn._convolution_pointwise_.binary,
+    )
+    before = {target: lowerings[target] for target in targets}
+    lowerings.update({target: _or_ours(target, before[target]) for target in targets})
+    try:
+        yield
+    finally:
+        lowerings.update(before)
+
+
+def _or_ours(target: Any, convolution: Callable[..., Any]) -> Callable[..., Any]:
+    alone = target._overloadname == "default"
+
+    def lower(*args: Any) -> Any:
+        x, *others = args
+        other = None if alone else others.pop(0)
+        weight, bias, padding, stride, dilation, groups, *following = others
+        if len(dilation) == len(_sizes(x)) - 2:
+            return convolution(*args)
+        n, height, width = dilation[2:]
+        ours = _Convolution(x, weight, bias, padding, stride, n, height, width, groups > 1)
+        if not calls_c_functions():
+            given = [x, ours.filters()] if alone else [x, other, ours.filters()]
+            return convolution(*given, bias, padding, stride, dilation[:2], groups, *following)
+        if alone:
+            return ours.call(None, *following)
+        kind, alpha, *following = following
+        if kind == "add" and alpha in (None, 1) and _sizes(other) == ours.result_sizes():
+            return ours.call(other, *following)
+        result = lowered(getattr(aten, kind), ours.call(None), other, overload="Tensor")
+        return lowered(aten.relu, result) if following[0] == "relu" else result
+
+    return lower
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """weight: in panels, which do not tell the number of filters, n, nor their height and width"""
+
+    x: Any
+    weight: Any
+    bias: Any
+    padding: Sequence[int]
+    stride: Sequence[int]
+    n: int
+    height: int
+    width: int
+    depthwise: bool
+
+    def result_sizes(self) -> list[Any]:
+        from torch.utils._sympy.functions import FloorDiv
+
+        images, _, *size = _sizes(self.x)
+        filters = (self.height, self.width)
+        return [
+            images,
+            self.n,
+            *(
+                FloorDiv(each + 2 * beyond - filter_, step) + 1
+                for each, beyond, filter_, step in zip(size, self.padding, filters, self.stride, strict=True)
+            ),
+        ]
+
+    def call(
+        self,
+        other: Any,
+        name: str | None = None,
+        numbers: Sequence[float] | None = None,
+        algorithm: str | None = None,
+    ) -> Any:
+        """other: what is added to the result; name, numbers, algorithm: what follows, in oneDNN's words"""
+        from torch._inductor import ir
+
+        which = _FOLLOWING.index(name or "none") + (algorithm == "tanh")
+        need = ir.ExternKernel
+        inputs = [_laid_out(self.x), need.require_contiguous(need.realize_input(self.weight))]
+        inputs += [] if self.bias is None else [need.require_contiguous(need.realize_input(self.bias))]
+        inputs += [] if other is None else [_laid_out(other)]
+        given: tuple[Any, ...] = (*[None] * (4 - len(inputs)), self.n, int(self.bias is not None))
+        one, two = (*(float(each) for each in numbers or ()), 0.0, 0.0)[:2]
+        sizes = self.result_sizes()
+        layout = ir.FixedLayout(
+            device=self.x.get_device(), dtype=torch.float32, size=sizes, stride=_channels_last(sizes)
+        )
+        if not self.depthwise:
+            sources, name = (_COMMON, _CONV1X1), "aoti_torch_cpu_precompiled_conv1x1"
+            return call_laid_out(sources, name, inputs, (*given, which, one, two), layout)
+        name, instance = _depthwise(self.width, self.stride[1], which)
+        given = (*given, self.height, self.stride[0], *self.padding, one, two)
+        return call_laid_out((_COMMON, _DEPTHWISE, instance), name, inputs, given, layout)
+
+    def filters(self) -> Any:
+        """What lies in these panels, for torch, to which `weight` has the sizes of the filters."""
+        from torch._inductor import ir
+
+        k = self.height * self.width if self.depthwise else int(_sizes(self.x)[1])
+        filled = -(-self.n // COLUMNS) * COLUMNS
+        there = ir.ExternKernel.realize_input(self.weight)
+        panels = lowered(aten.as_strided, there, [filled // COLUMNS, COLUMNS, k], [k * COLUMNS, 1, COLUMNS])
+        rows = lowered(
+            aten.slice, lowered(aten.reshape, panels, [filled, k]), 0, 0, self.n, overload="Tensor"
+        )
+        shape = [self.n, 1, self.height, self.width] if self.depthwise else [self.n, k, 1, 1]
+        return lowered(aten.reshape, rows, shape)
+
+
+def _depthwise(width: int, stride: int, which: int) -> tuple[str, str]:
+    """The name of the function for filters of one kind, and its source: each kind is compiled by itself."""
+    name = f"aoti_torch_cpu_precompiled_depthwise_{width}_{stride}_{which}"
+    arguments = f"precompiled_depthwise<{width}, {stride}, {which}>"
+    return name, f"constexpr auto {name} = {arguments};\n"
+
+
+def _sizes(x: Any) -> list[Any]:
+    return list(x.get_size())
+
+
+def _laid_out(x: Any) -> Any:
+    from torch._inductor import ir
+
+    need = ir.ExternKernel
+    return need.require_exact_strides(need.realize_input(x), _channels_last(_sizes(x)))
+
+
+def _channels_last(shape: Sequence[Any]) -> list[Any]:
+    _, channels, height, width = shape
+    return [channels * height * width, 1, channels * width, channels]
