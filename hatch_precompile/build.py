@@ -36,7 +36,7 @@ from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.machine import require_known_torch, require_machine, require_room
 from hatch_precompile.processes import free_memory, in_parallel, preloaded, stopping_children, within_memory
 from hatch_precompile.records import GUARDS, Capture
-from hatch_precompile.reuse.earlier import Earlier, find_earlier
+from hatch_precompile.reuse.previous_wheel import Earlier, find_earlier
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.traffic.samples import with_recorded_calls
 from hatch_precompile.validation.manifests import LeftOutRecord

@@ -36,7 +36,7 @@ def main(path: str) -> int:
 
         require_torch_names()  # before the imports that need them
         import hatch_precompile.capture.preloaded  # noqa: F401 - also where nothing was
-        from hatch_precompile.capture.session import capture
+        from hatch_precompile.capture.run_samples import capture
 
         captured = capture(request, variants_for_this_machine(request.variants), send)
         (directory / CAPTURE).write_bytes(msgspec.json.encode(captured))

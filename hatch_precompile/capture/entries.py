@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hatch_precompile.capture.cases import Region
 from hatch_precompile.capture.frame_names import FrameName, frame_name
 from hatch_precompile.capture.graphs import Graphs
-from hatch_precompile.capture.on_gpus import Trace
 from hatch_precompile.capture.parent import Request
+from hatch_precompile.capture.size_cases import Region
+from hatch_precompile.capture.two_gpus import Trace
 from hatch_precompile.entrypoints.finding import Declared
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
@@ -28,7 +28,7 @@ from hatch_precompile.lower.conditions import conditions_of, require_free
 from hatch_precompile.lower.dependencies.kinds import Dependency
 from hatch_precompile.lower.dependencies.writer import dependencies_of
 from hatch_precompile.lower.entries import LoweredEntry, write_entry
-from hatch_precompile.lower.guards.function import lower_guards
+from hatch_precompile.lower.guards.lowering import lower_guards
 from hatch_precompile.lower.guards.native.library import NativeGuards
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.lower.size_conditions import size_conditions
@@ -65,7 +65,7 @@ class Entries:
 
     sample: of the call that is traced, from 0; sizes: of that call, see Declared in size_conditions.py;
     changes_grad_mode: whether a trace since it was last set to False does; failure: what stopped one of them
-    frames: the entries of each; skipped: frames that dynamo left uncompiled; regions: for cases.py
+    frames: the entries of each; skipped: frames that dynamo left uncompiled; regions: for size_cases.py
     conditions: of each entry, by its file; dependencies: of all; traces: of the entries on a GPU
     """
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hatch_precompile.backends import backend
 from hatch_precompile.backends.base import Variant
-from hatch_precompile.capture.on_gpus import graph_as_text
+from hatch_precompile.capture.two_gpus import graph_as_text
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.events import Event

@@ -15,7 +15,7 @@ from hatch_precompile.errors import CaptureError
 from hatch_precompile.events import Event, printed, received
 from hatch_precompile.processes import reason_left, run_module, with_advice
 from hatch_precompile.records import CAPTURE, Capture
-from hatch_precompile.reuse.earlier import Earlier
+from hatch_precompile.reuse.previous_wheel import Earlier
 
 __all__ = ["CHILD", "FAILED", "TRACEBACK", "Request", "run_capture"]
 

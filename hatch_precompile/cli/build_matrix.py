@@ -25,9 +25,9 @@ from hatch_precompile.events import Event
 from hatch_precompile.formatting import in_bytes
 from hatch_precompile.frontends.pep517 import Built
 from hatch_precompile.frontends.project import Project
+from hatch_precompile.matrix.build import BuiltMatrix, build_matrix
 from hatch_precompile.matrix.plan import Plan, plan_of
 from hatch_precompile.matrix.pools import GivenPool, LocalPool, Pool, executor_factory
-from hatch_precompile.matrix.whole import BuiltMatrix, build_matrix
 from hatch_precompile.wheel.contents import page_path
 
 __all__ = ["Places", "build_one_cell", "build_whole"]
@@ -51,8 +51,8 @@ def build_one_cell(
     on_line: Callable[[str], None],
 ) -> Built:
     """Build the wheel of a cell into `outdir`. Raises BuildError; UsageError where there is no such cell."""
+    from hatch_precompile.matrix.build import task_of
     from hatch_precompile.matrix.cell import build_cell
-    from hatch_precompile.matrix.whole import task_of
 
     try:
         cell = plan_of(project).cell(name)

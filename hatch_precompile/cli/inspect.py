@@ -23,8 +23,8 @@ from hatch_precompile.bundle.reader import (
 )
 from hatch_precompile.cli.printing import say, table
 from hatch_precompile.errors import BuildError
+from hatch_precompile.escaping import in_a_comment
 from hatch_precompile.formatting import in_bytes
-from hatch_precompile.quoting import in_a_comment
 from hatch_precompile.validation.manifests import BundledFrame, EntrypointRecord, Manifest
 
 __all__ = ["inspect", "show"]

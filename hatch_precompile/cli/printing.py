@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from hatch_precompile.quoting import in_a_comment, printable
+from hatch_precompile.escaping import in_a_comment, printable
 
 __all__ = ["Commands", "note", "say", "table"]
 

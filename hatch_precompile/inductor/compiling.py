@@ -18,10 +18,9 @@ from msgspec.structs import replace
 
 from hatch_precompile.backends import backend
 from hatch_precompile.backends.base import Compiler, Variant
-from hatch_precompile.inductor.architecture import with_settings_of
 from hatch_precompile.inductor.autograd import Wrappers
-from hatch_precompile.inductor.divisions import unchecked_division
-from hatch_precompile.inductor.heavy_values import heavy_values_kept
+from hatch_precompile.inductor.bfloat16_factors import multiplied_as
+from hatch_precompile.inductor.integer_divisions import unchecked_division
 from hatch_precompile.inductor.libraries import kernel_paths, libraries_made
 from hatch_precompile.inductor.local_buffers import local_buffers_of_single_rows
 from hatch_precompile.inductor.operators import python_operators_called_directly
@@ -33,7 +32,8 @@ from hatch_precompile.inductor.prepacking.weights import (
     separate,
 )
 from hatch_precompile.inductor.python_wrapper import NotPortable, portable_wrapper
-from hatch_precompile.inductor.rounding import multiplied_as
+from hatch_precompile.inductor.realize_heuristics import heavy_values_kept
+from hatch_precompile.inductor.vector_isa import with_settings_of
 from hatch_precompile.records import GraphRecord
 from hatch_precompile.tracing.dynamo import last_line
 

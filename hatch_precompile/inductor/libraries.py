@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hatch_precompile.inductor.array_names import arrays_known_again
+from hatch_precompile.inductor.deterministic_names import arrays_known_again
 from hatch_precompile.inductor.direct_calls import entered_directly, with_direct_entry
 from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
 from hatch_precompile.inductor.unchecked_calls import calls_checked

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.lower.guards.text import user_line
+from hatch_precompile.lower.guards.builder import user_line
 from hatch_precompile.records import Conditions, FixedValue, TensorInput
 from hatch_precompile.static_lookup import is_a
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf

@@ -31,9 +31,9 @@ from typing import Any
 
 from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.dependencies.kinds import Dependency, modules_referred_to
-from hatch_precompile.lower.guards.function import LoweredGuards, function_codes
+from hatch_precompile.lower.guards.explanation_data import words_of
+from hatch_precompile.lower.guards.lowering import LoweredGuards, function_codes
 from hatch_precompile.lower.guards.native.library import NativeGuards
-from hatch_precompile.lower.guards.words import words_of
 from hatch_precompile.records import GUARDS, MARSHAL, CapturedEntry
 
 __all__ = ["LoweredEntry", "modules_named", "write_entry"]

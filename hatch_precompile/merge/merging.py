@@ -19,7 +19,7 @@ from hatch_precompile.merge.metadata import range_of, with_tags, with_torch
 from hatch_precompile.merge.shards import with_whole_cells
 from hatch_precompile.merge.tags import merged_tag
 from hatch_precompile.merge.wheels import NAMED, Wheel, check_same, read_wheel
-from hatch_precompile.merge.writing import write_wheel
+from hatch_precompile.merge.zip_writer import write_wheel
 from hatch_precompile.runtime import cells as rules
 from hatch_precompile.runtime import manifest as manifests
 

@@ -18,8 +18,8 @@ from hatch_precompile.merge.archive import Content
 from hatch_precompile.merge.metadata import with_tags, with_torch
 from hatch_precompile.merge.tags import merged_tag
 from hatch_precompile.merge.wheels import check_same, read_wheel
-from hatch_precompile.merge.writing import write_wheel
-from hatch_precompile.reuse.earlier import Earlier
+from hatch_precompile.merge.zip_writer import write_wheel
+from hatch_precompile.reuse.previous_wheel import Earlier
 from hatch_precompile.validation.manifest_rules import check_manifest, configured
 from hatch_precompile.validation.manifests import NoShardError, Part
 

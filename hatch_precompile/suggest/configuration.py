@@ -9,7 +9,7 @@ from typing import Any
 import tomlkit
 
 from hatch_precompile.config import Dimension
-from hatch_precompile.quoting import in_a_comment
+from hatch_precompile.escaping import in_a_comment
 from hatch_precompile.suggest.suggestion import Suggestion
 
 __all__ = ["toml_of"]

@@ -10,7 +10,7 @@ The runtime's own are templates/torch_internals/torch_private.py and templates/g
 from __future__ import annotations
 
 from hatch_precompile.tracing.assumptions.keys import Asked
-from hatch_precompile.tracing.assumptions.results import Assumed, Call, Obstacle, closure_of
+from hatch_precompile.tracing.assumptions.notes import Assumed, Call, Obstacle, closure_of
 from hatch_precompile.tracing.dynamo import (
     NO_OPERATIONS,
     FrameTrace,

@@ -17,8 +17,8 @@ import torch
 from hatch_precompile.runtime import torch_frames
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.calls import assumed_constants
-from hatch_precompile.tracing.assumptions.results import Assumed, assumed_in
-from hatch_precompile.tracing.assumptions.watching import watching_assumptions
+from hatch_precompile.tracing.assumptions.notes import Assumed, assumed_in
+from hatch_precompile.tracing.assumptions.patches import watching_assumptions
 from hatch_precompile.tracing.numbers import conditions_on_numbers
 
 __all__ = [

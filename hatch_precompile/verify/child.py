@@ -42,9 +42,9 @@ def _outcome(request: Request) -> Outcome:
         hide_sources(request.hidden)
         # Whatever torch is, or is not, is found out here.
         if is_for_gpus(request.variant) and request.run:
-            from hatch_precompile.verify.run_on_gpus import run
+            from hatch_precompile.verify.on_real_gpu import run
         elif is_for_gpus(request.variant):
-            from hatch_precompile.verify.on_gpus import run
+            from hatch_precompile.verify.on_standin import run
         else:
             from hatch_precompile.verify.samples import run
 

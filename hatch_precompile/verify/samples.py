@@ -27,10 +27,10 @@ from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
+from hatch_precompile.verify.call_conditions import CallPolicies
 from hatch_precompile.verify.effects import Effects, differing, kept, roots_of
+from hatch_precompile.verify.gradient_noise import noise_of_gradients
 from hatch_precompile.verify.parent import Request, SampleResult
-from hatch_precompile.verify.policies import CallPolicies
-from hatch_precompile.verify.rounding import noise_of_gradients
 
 __all__ = ["Verification", "run"]
 

@@ -20,7 +20,7 @@ _UNKNOWN: tuple[str, dict[str, Any], tuple[Any, ...]] = ("", {}, ())
 
 
 class Check(NamedTuple):
-    """What a line asks: see `_of_check` in hatch_precompile/lower/guards/words.py."""
+    """What a line asks: see `_of_check` in hatch_precompile/lower/guards/explanation_data.py."""
 
     kind: str
     where: str

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from hatch_precompile.inductor import capture_settings
-from hatch_precompile.lower.guards.function import LoweredGuards, lower_guards
+from hatch_precompile.lower.guards.lowering import LoweredGuards, lower_guards
 from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import tracing_frames
 from hatch_precompile.tracing.guardtree import GuardRecorder

@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.backends.debugging import aot_eager
 
 from hatch_precompile.backends import variants_for_this_machine
-from hatch_precompile.capture import cases, session
+from hatch_precompile.capture import run_samples, size_cases
 from hatch_precompile.capture.entries import Entries
 from hatch_precompile.capture.graphs import Graphs
 from hatch_precompile.capture.parent import Request
@@ -139,7 +139,9 @@ def captured(
             if event.step == "note":
                 notes.append(event.text)
 
-        return session.capture(Request(entrypoint, "it", ["native"], str(tmp_path)), variants, hear), notes
+        return run_samples.capture(
+            Request(entrypoint, "it", ["native"], str(tmp_path)), variants, hear
+        ), notes
 
     yield capture
     torch._dynamo.reset()
@@ -205,7 +207,7 @@ def test_a_size_that_the_code_fixes_stops_the_build(captured: Any, shape: Any) -
 def test_more_entries_than_a_sample_may_have_stop_the_build(
     captured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cases, "_MOST", 2)
+    monkeypatch.setattr(size_cases, "_MOST", 2)
     with pytest.raises(Unsupported) as caught:
         captured(many, eight, x=row(2, 500))
     said = str(caught.value)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from packaging.version import Version
 
-from hatch_precompile.inductor.divisions import divisions_are_checked
+from hatch_precompile.inductor.integer_divisions import divisions_are_checked
 from tests.conftest import REPOSITORY, Site, made_once
 from tests.support import failing
 from tests.support.failing import LARGE, SMALL

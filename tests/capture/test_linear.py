@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from hatch_precompile.backends.x86_64.layers import linear
+from hatch_precompile.backends.x86_64.layers import blas_choice
 from tests.support.graphs import load_graph, other_processors, save_graph
 
 pytestmark = pytest.mark.skipif(
@@ -68,8 +68,8 @@ def any_number_of_turned_rows(x, w, b):  # type: ignore[no-untyped-def]
 @pytest.fixture(params=["Intel's processor", "another's"])
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     fast = "true" if request.param == "Intel's processor" else "false"
-    text = f"#define PRECOMPILED_MKL_IS_FAST {fast}\n{linear._FUNCTION}"
-    monkeypatch.setattr(linear, "_FUNCTION", text)
+    text = f"#define PRECOMPILED_MKL_IS_FAST {fast}\n{blas_choice._FUNCTION}"
+    monkeypatch.setattr(blas_choice, "_FUNCTION", text)
     return request.param
 
 

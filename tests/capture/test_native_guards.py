@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from hatch_precompile.lower.guards.function import function_codes
+from hatch_precompile.lower.guards.lowering import function_codes
 from hatch_precompile.lower.guards.native.library import NativeGuards
 from hatch_precompile.runtime import runtime
 from tests.differential.harness import native

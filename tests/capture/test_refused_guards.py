@@ -19,7 +19,7 @@ from hatch_precompile.errors import Unsupported
 from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.conditions import require_free
 from hatch_precompile.lower.dependencies.writer import Dependencies
-from hatch_precompile.lower.guards.function import lower_guards
+from hatch_precompile.lower.guards.lowering import lower_guards
 from hatch_precompile.tracing import tracing_frames
 from hatch_precompile.tracing.guardtree import GuardNode, GuardRecorder, Leaf, Relation
 

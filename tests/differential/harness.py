@@ -19,9 +19,9 @@ import torch
 
 from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.guards.checks import Function
-from hatch_precompile.lower.guards.function import function_codes, lower_guards
+from hatch_precompile.lower.guards.explanation_data import words_of
+from hatch_precompile.lower.guards.lowering import function_codes, lower_guards
 from hatch_precompile.lower.guards.native.library import NativeGuards
-from hatch_precompile.lower.guards.words import words_of
 from hatch_precompile.records import MARSHAL
 from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import FrameTrace, dispatch_keys, tracing_frames

@@ -16,7 +16,7 @@ from packaging.version import Version
 from hatch_precompile.errors import BuildError
 from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.dependencies.writer import dependencies_of
-from hatch_precompile.lower.guards.function import function_codes, lower_guards
+from hatch_precompile.lower.guards.lowering import function_codes, lower_guards
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing import FrameTrace, dispatch_keys, graph_break_reasons, tracing_frames

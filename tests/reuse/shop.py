@@ -12,7 +12,7 @@ from typing import Any
 from hatch_precompile.build import build_bundle
 from hatch_precompile.config import load
 from hatch_precompile.config.cells import Shard, this_cell
-from hatch_precompile.merge.writing import write_wheel
+from hatch_precompile.merge.zip_writer import write_wheel
 from tests.conftest import preload
 from tests.support.headers import compiled_headers
 

@@ -20,8 +20,8 @@ from hatch_precompile.entrypoints.call import Sample
 from hatch_precompile.errors import BuildError
 from hatch_precompile.frontends.common import REUSE, earlier_wheel
 from hatch_precompile.records import CAPTURE
-from hatch_precompile.reuse.earlier import find_earlier
-from hatch_precompile.reuse.made_from import made_from, what_has_changed
+from hatch_precompile.reuse.cache_key import made_from, what_has_changed
+from hatch_precompile.reuse.previous_wheel import find_earlier
 from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack
 from tests.support.hardware import a_variant
 

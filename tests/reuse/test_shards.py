@@ -16,7 +16,7 @@ from hatch_precompile.config.cells import Shard
 from hatch_precompile.errors import BuildError, ConfigError
 from hatch_precompile.frontends.common import SHARD, shard
 from hatch_precompile.merge import merge_wheels
-from hatch_precompile.reuse.earlier import find_earlier
+from hatch_precompile.reuse.previous_wheel import find_earlier
 from hatch_precompile.validation.manifests import LeftOutRecord
 from tests.conftest import made_once
 from tests.reuse.shop import ENTRYPOINTS, NAMES, Made, make, pack

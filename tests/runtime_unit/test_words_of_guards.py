@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hatch_precompile.lower.guards.checks import Kind
-from hatch_precompile.lower.guards.function import function_codes
-from hatch_precompile.lower.guards.words import words_of
+from hatch_precompile.lower.guards.explanation_data import words_of
+from hatch_precompile.lower.guards.lowering import function_codes
 from hatch_precompile.runtime import runtime
 from tests.support.guard_text import functions_of
 

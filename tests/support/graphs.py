@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import torch
 
-from hatch_precompile.backends.x86_64.other_processors import OtherProcessors
+from hatch_precompile.backends.x86_64.emulated_processors import OtherProcessors
 from hatch_precompile.runtime import runtime
 from tests.support.hardware import a_variant
 from tests.support.headers import settings_of_a_build

@@ -25,9 +25,9 @@ from hatch_precompile.backends.x86_64 import vectors
 from hatch_precompile.backends.x86_64.levels import EXTENSIONS, needed
 from hatch_precompile.config.options import FIXED, check_options
 from hatch_precompile.errors import BuildError, ConfigError
-from hatch_precompile.inductor import architecture, libraries, operators, unchecked_calls
-from hatch_precompile.inductor.array_names import arrays_known_again
-from hatch_precompile.inductor.divisions import divisions_are_checked, unchecked_division
+from hatch_precompile.inductor import libraries, operators, unchecked_calls, vector_isa
+from hatch_precompile.inductor.deterministic_names import arrays_known_again
+from hatch_precompile.inductor.integer_divisions import divisions_are_checked, unchecked_division
 from hatch_precompile.inductor.parallel_checks import THROWING_HELPERS
 from hatch_precompile.torch_versions import way
 from tests.support.hardware import a_variant
@@ -237,7 +237,7 @@ class TestInductor:
         from torch._inductor import cpp_builder
 
         variant = a_variant("native", (), {"cpp.march": "x86-64-v3 -mtune=native", "cpp_wrapper": True})
-        with architecture.with_settings_of(variant):
+        with vector_isa.with_settings_of(variant):
             assert torch._inductor.config.cpp_wrapper is True
             command = cpp_builder.CppBuilder("graph", ["graph.cpp"], cpp_builder.CppTorchOptions())
             assert "-march=x86-64-v3 -mtune=native" in command.get_command_line()
@@ -247,11 +247,11 @@ class TestInductor:
         from torch._inductor import cpp_builder
 
         monkeypatch.setattr(cpp_builder, "_get_optimization_cflags", lambda *_: (["O3", "march=native"], []))
-        with architecture._architecture("x86-64-v3"):
+        with vector_isa._architecture("x86-64-v3"):
             assert cpp_builder._get_optimization_cflags("g++") == (["O3", "march=x86-64-v3"], [])
         monkeypatch.setattr(cpp_builder, "_get_optimization_cflags", lambda *_: (["O3"], []))
         with (
-            architecture._architecture("x86-64-v3"),
+            vector_isa._architecture("x86-64-v3"),
             pytest.raises(BuildError, match="no flag for the architecture"),
         ):
             cpp_builder._get_optimization_cflags("g++")
@@ -409,7 +409,8 @@ SCHEMAS = {
 
 
 class TestLayers:
-    """What layers (linear.py) and fixed weights (inductor/prepacking/weights.py) are made with."""
+    """What layers (backends/x86_64/layers/blas_choice.py) and fixed weights
+    (inductor/prepacking/weights.py) are made with."""
 
     @pytest.mark.parametrize("name", SCHEMAS)
     def test_operators_of_onednn_take_what_they_did(self, name: str) -> None:

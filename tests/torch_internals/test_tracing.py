@@ -25,7 +25,7 @@ from torch._dynamo.variables import builtin, functions
 
 from hatch_precompile import inductor, tracing
 from hatch_precompile.errors import Unsupported
-from hatch_precompile.tracing.assumptions.watching import watching_assumptions
+from hatch_precompile.tracing.assumptions.patches import watching_assumptions
 from hatch_precompile.tracing.guardtree import GuardRecorder
 
 REPOSITORY = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from torch.utils._pytree import register_pytree_node
 
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.verify.agreement import Agreement, compare, run_backward
-from hatch_precompile.verify.rounding import noise_of_gradients
+from hatch_precompile.verify.gradient_noise import noise_of_gradients
 
 T = torch.tensor
 ULP = 1.0000001

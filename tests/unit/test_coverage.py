@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from hatch_precompile.capture.coverage import Coverage, Range
+from hatch_precompile.capture.size_coverage import Coverage, Range
 from hatch_precompile.lower.size_conditions import SizeCondition
 
 HEIGHT = Range("height", before=32, low=8, high=512, keys=("x.2",))

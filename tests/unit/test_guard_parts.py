@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatch_precompile.lower.guards.checks import Accept, Assign, CallPart, Check, Function, Statement
+from hatch_precompile.lower.guards.deduplication import Block, Line, flat, share_parts
 from hatch_precompile.lower.guards.expressions import Constant, Name, Variable
-from hatch_precompile.lower.guards.shortening import Block, Line, flat, share_parts
 from tests.support.guard_text import expression_of
 
 

@@ -21,7 +21,7 @@ ROOMS = [
     *(
         "errors",
         "formatting",
-        "quoting",
+        "escaping",
         "runtime",
         "static_lookup",
         "processes",

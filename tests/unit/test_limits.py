@@ -17,7 +17,10 @@ SOURCES = [
         for room in ("tracing", "inductor", "backends")
         for file in sorted((ROOT / "hatch_precompile" / room).rglob("*.py"))
     ),
-    *(ROOT / "hatch_precompile/capture" / f"{name}.py" for name in ("session", "cases", "entries", "graphs")),
+    *(
+        ROOT / "hatch_precompile/capture" / f"{name}.py"
+        for name in ("run_samples", "size_cases", "entries", "graphs")
+    ),
     *sorted((ROOT / "hatch_precompile/lower").rglob("*.py")),
 ]
 REFUSING = {"Unsupported", "unsupported", "BuildError", "CaptureError"}

@@ -25,7 +25,7 @@ OTHERS = {
         "dynamic.py",
     },  # a file of the package that it writes
     "hatch_precompile/init/pyproject.py": {"setup.py"},
-    "hatch_precompile/lower/guards/text.py": {"toy.py"},
+    "hatch_precompile/lower/guards/builder.py": {"toy.py"},
     "hatch_precompile/tracing/torchao.py": {"torchao/utils.py"},
     "tests/language/test_scenarios.py": {"test/dynamo/test_package.py"},  # of torch's repository
     "tests/truth/zygote.py": {"malloc.h"},

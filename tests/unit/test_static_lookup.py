@@ -208,11 +208,11 @@ OF_KNOWN_THINGS = {
         *("capture/frame_names.py", "cli/explain_call.py", "lower/bytecode.py", "lower/parametrized.py"),
         *(
             "lower/guards/subclasses.py",
-            "lower/guards/text.py",
+            "lower/guards/builder.py",
             "lower/dependencies/executed.py",
             "lower/names.py",
         ),
-        *("reuse/made_from.py", "entrypoints/finding.py", "entrypoints/workload.py", "verify/samples.py"),
+        *("reuse/cache_key.py", "entrypoints/finding.py", "entrypoints/workload.py", "verify/samples.py"),
     },
 }
 ASKING = {"vars", "dir", "dataclasses.is_dataclass", "inspect.getmembers"}

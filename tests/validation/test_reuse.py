@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hatch_precompile.records import CAPTURE, Capture, CapturedEntry, CapturedFrame
-from hatch_precompile.reuse.made_from import what_has_changed
+from hatch_precompile.reuse.cache_key import what_has_changed
 from hatch_precompile.validation.effects import refusing_effects
 
 NOW = dict.fromkeys(("configuration", "variants", "compiler", "settings", "samples"), "same")

@@ -18,7 +18,7 @@ from hatch_precompile.bundle.reader import find
 from hatch_precompile.cli import main
 from hatch_precompile.errors import BuildError
 from hatch_precompile.records import GraphRecord
-from hatch_precompile.reuse.earlier import Earlier
+from hatch_precompile.reuse.previous_wheel import Earlier
 from hatch_precompile.runtime import runtime
 from tests.validation import fabricated
 

@@ -24,7 +24,7 @@ from hatch_precompile.cli import main
 from hatch_precompile.errors import BuildError
 from hatch_precompile.merge import Merged, merge_wheels
 from hatch_precompile.merge.wheels import read_wheel
-from hatch_precompile.merge.writing import write_wheel
+from hatch_precompile.merge.zip_writer import write_wheel
 from tests.conftest import TESTS, Site
 from tests.wheel.cells import (
     BUNDLE,

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 from hatch_precompile.backends.aarch64.vectors import vectors_of
 from hatch_precompile.backends.base import Compiler, Variant
-from hatch_precompile.inductor.architecture import vectors_from
+from hatch_precompile.inductor.vector_isa import vectors_from
 
 __all__ = ["ArmCompiler"]
 

@@ -13,7 +13,7 @@ from hatch_precompile.backends.cuda.carrier import wrapped_to_be_carried
 from hatch_precompile.backends.cuda.folding import constants_folded_on_the_cpu
 from hatch_precompile.backends.cuda.placeholder_outputs import PlaceholderOutputs
 from hatch_precompile.backends.cuda.triton import kernels_saved_unrun, triton_compiles_for
-from hatch_precompile.inductor.architecture import vectors_from
+from hatch_precompile.inductor.vector_isa import vectors_from
 
 __all__ = ["CudaCompiler"]
 

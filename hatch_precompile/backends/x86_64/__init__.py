@@ -48,7 +48,7 @@ class X86(Backend):
         return X86Compiler()
 
     def policies(self, runtime: Any) -> list[Policy]:
-        from hatch_precompile.backends.x86_64.other_processors import OtherProcessors
+        from hatch_precompile.backends.x86_64.emulated_processors import OtherProcessors
 
         return [OtherProcessors(runtime)]
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from hatch_precompile.backends.base import Compiler, Variant
-from hatch_precompile.backends.x86_64.layers.contiguous import contiguous_convolutions
+from hatch_precompile.backends.x86_64.layers.blas_choice import linear_layers_by_processor
 from hatch_precompile.backends.x86_64.layers.convolutions import own_convolutions
 from hatch_precompile.backends.x86_64.layers.epilogues import epilogues_that_keep_nan
 from hatch_precompile.backends.x86_64.layers.integers import int8_products_by_processor
-from hatch_precompile.backends.x86_64.layers.linear import linear_layers_by_processor
+from hatch_precompile.backends.x86_64.layers.matmul_precision import layers_in_bfloat16
+from hatch_precompile.backends.x86_64.layers.memory_format import contiguous_convolutions
 from hatch_precompile.backends.x86_64.layers.packing import Packing, pack_layers
-from hatch_precompile.backends.x86_64.layers.precision import layers_in_bfloat16
 from hatch_precompile.backends.x86_64.layers.recurrent import split_recurrent_layers
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.backends.x86_64.vectors import vectors_within

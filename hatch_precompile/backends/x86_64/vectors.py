@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hatch_precompile.inductor.architecture import vectors_from
+from hatch_precompile.inductor.vector_isa import vectors_from
 
 __all__ = ["vectors_within"]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.lower.guards.builder import GuardText, type_of, unsupported
 from hatch_precompile.lower.guards.checks import Assign
 from hatch_precompile.lower.guards.expressions import Constant, Expression, Name, Variable, literal
 from hatch_precompile.lower.guards.subclasses import names_of_wrapped
-from hatch_precompile.lower.guards.text import GuardText, type_of, unsupported
 from hatch_precompile.static_lookup import has, is_a
 from hatch_precompile.tracing import pytree_registry
 from hatch_precompile.tracing.guardtree import GuardNode

@@ -1,6 +1,6 @@
 """A guard function as data. A `Check` is one condition of an entry, from dynamo's guard tree to the bundle.
 
-Python text, C (lower/guards/native) and words (words.py) are renderings of it.
+Python text, C (lower/guards/native) and words (explanation_data.py) are renderings of it.
 """
 
 from __future__ import annotations

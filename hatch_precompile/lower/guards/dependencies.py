@@ -9,6 +9,7 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.dependencies.writer import SPECIAL, Dependencies
+from hatch_precompile.lower.guards.builder import GuardText
 from hatch_precompile.lower.guards.expressions import (
     Constant,
     Keyword,
@@ -19,7 +20,6 @@ from hatch_precompile.lower.guards.expressions import (
     lacks,
     literal,
 )
-from hatch_precompile.lower.guards.text import GuardText
 from hatch_precompile.runtime import call_checks
 from hatch_precompile.static_lookup import is_a
 from hatch_precompile.tracing.guardtree import GuardNode

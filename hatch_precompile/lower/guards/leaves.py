@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.lower.guards.builder import GuardText, type_of, unsupported, user_line
 from hatch_precompile.lower.guards.expressions import (
     AnyOf,
     Constant,
@@ -22,7 +23,6 @@ from hatch_precompile.lower.guards.expressions import (
     literal,
 )
 from hatch_precompile.lower.guards.subclasses import CHECKED, require_metadata
-from hatch_precompile.lower.guards.text import GuardText, type_of, unsupported, user_line
 from hatch_precompile.lower.names import is_plain
 from hatch_precompile.lower.parametrized import made_for_one_object
 from hatch_precompile.runtime import call_checks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 from types import ModuleType
 
-from hatch_precompile.lower.guards.text import GuardText, unsupported
+from hatch_precompile.lower.guards.builder import GuardText, unsupported
 from hatch_precompile.lower.names import Step, is_plain, step
 from hatch_precompile.runtime import references
 from hatch_precompile.tracing import is_compiler

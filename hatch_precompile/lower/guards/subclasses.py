@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hatch_precompile.lower.guards.builder import GuardText, type_of, user_line
 from hatch_precompile.lower.guards.checks import Assign, Kind
 from hatch_precompile.lower.guards.expressions import (
     Constant,
@@ -11,7 +12,6 @@ from hatch_precompile.lower.guards.expressions import (
     Variable,
     literal,
 )
-from hatch_precompile.lower.guards.text import GuardText, type_of, user_line
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 from hatch_precompile.tracing.torchao import FLATTEN, Flattened, flattened_by_names
 

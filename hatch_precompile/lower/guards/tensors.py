@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from hatch_precompile.lower.guards.builder import GuardText, type_of, unsupported
 from hatch_precompile.lower.guards.checks import Check
 from hatch_precompile.lower.guards.expressions import Constant, Name, TensorsAgree, Variable, literal
-from hatch_precompile.lower.guards.text import GuardText, type_of, unsupported
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf
 from hatch_precompile.tracing.tensors import dispatch_key_set

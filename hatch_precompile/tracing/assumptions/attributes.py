@@ -12,7 +12,7 @@ from typing import Any
 
 from hatch_precompile.static_lookup import attribute, dict_of, has_global, is_a
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.assumptions.results import (
+from hatch_precompile.tracing.assumptions.notes import (
     assumed,
     constants,
     guard_on_attribute,

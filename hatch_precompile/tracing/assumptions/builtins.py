@@ -11,7 +11,7 @@ from typing import Any
 from hatch_precompile.static_lookup import is_a
 from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.identities import apart, one
-from hatch_precompile.tracing.assumptions.results import assumed, of_torch
+from hatch_precompile.tracing.assumptions.notes import assumed, of_torch
 from hatch_precompile.tracing.assumptions.values import require_steady_hash
 
 __all__ = ["made_anew", "watch_builtins"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.tracing.assumptions.results import (
+from hatch_precompile.tracing.assumptions.notes import (
     Call,
     assumed,
     constants,

@@ -22,7 +22,7 @@ from hatch_precompile.tracing.assumptions.identities import (
     source_of,
 )
 from hatch_precompile.tracing.assumptions.lookups import modules_with
-from hatch_precompile.tracing.assumptions.results import assumed, stop
+from hatch_precompile.tracing.assumptions.notes import assumed, stop
 from hatch_precompile.tracing.assumptions.values import is_only_asked
 
 __all__ = ["constants_apart", "watch_comparisons"]

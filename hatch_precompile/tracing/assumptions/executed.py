@@ -24,15 +24,15 @@ from torch._library import autograd, simple_registry
 import hatch_precompile
 from hatch_precompile.runtime import errors
 from hatch_precompile.static_lookup import attribute, dict_of, is_a
-from hatch_precompile.tracing.assumptions.found import guard_what_was_found
-from hatch_precompile.tracing.assumptions.results import (
+from hatch_precompile.tracing.assumptions.aliasing import objects_apart
+from hatch_precompile.tracing.assumptions.notes import (
     asked_environment,
     assumed,
     closure_of,
     in_the_library,
     of_torch,
 )
-from hatch_precompile.tracing.assumptions.sharing import objects_apart
+from hatch_precompile.tracing.assumptions.unguarded import guard_what_was_found
 
 __all__ = ["watch_executed"]
 

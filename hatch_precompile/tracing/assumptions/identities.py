@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from hatch_precompile.runtime import call_checks
-from hatch_precompile.tracing.assumptions.results import assumed, has_guards
+from hatch_precompile.tracing.assumptions.notes import assumed, has_guards
 
 __all__ = ["apart", "is_nan", "keep_in_tree", "object_of", "one", "same", "source_of"]
 

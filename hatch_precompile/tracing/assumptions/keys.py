@@ -22,9 +22,9 @@ from types import CodeType
 from typing import Any
 
 from hatch_precompile.torch_versions import torch_name
-from hatch_precompile.tracing.assumptions.found import note_found
 from hatch_precompile.tracing.assumptions.identities import one
-from hatch_precompile.tracing.assumptions.results import assumed
+from hatch_precompile.tracing.assumptions.notes import assumed
+from hatch_precompile.tracing.assumptions.unguarded import note_found
 
 __all__ = ["Asked", "watch_keys", "watching_items"]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hatch_precompile.static_lookup import attribute, modules
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.assumptions.results import assumed, constants, guard_on_attribute, stop
+from hatch_precompile.tracing.assumptions.notes import assumed, constants, guard_on_attribute, stop
 
 __all__ = ["modules_with", "watch_lookups"]
 

@@ -16,7 +16,7 @@ import torch
 
 from hatch_precompile.static_lookup import dict_of
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.assumptions.results import (
+from hatch_precompile.tracing.assumptions.notes import (
     constants,
     guard_on_attribute,
     has_guards,

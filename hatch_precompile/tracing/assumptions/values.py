@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.torch_versions import torch_name, way
-from hatch_precompile.tracing.assumptions.results import (
+from hatch_precompile.tracing.assumptions.notes import (
     assumed,
     in_the_library,
     of_torch,

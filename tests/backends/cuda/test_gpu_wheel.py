@@ -17,7 +17,7 @@ from hatch_precompile.backends.cuda import standin
 from hatch_precompile.backends.cuda.cards import CARDS, Card
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError
-from hatch_precompile.verify import on_gpus, parent
+from hatch_precompile.verify import on_standin, parent
 from tests.backends.cuda.test_libraries import needs_cuda
 from tests.conftest import REPOSITORY, Site, build_entrypoints, made_once
 
@@ -258,7 +258,7 @@ def test_a_graph_that_fails_is_noted() -> None:
             super().__init__(str(instead))
             self.rerun = rerun
 
-    found = on_gpus._noted(Failed)
+    found = on_standin._noted(Failed)
     wrong = ValueError("a size")
     assert Failed(wrong, rerun=True).rerun and found == [wrong]
 

@@ -15,12 +15,12 @@ import pytest
 from hatch_precompile.config.cells import Cell
 from hatch_precompile.errors import BuildError
 from hatch_precompile.frontends.project import read_project
+from hatch_precompile.matrix.build import build_matrix
 from hatch_precompile.matrix.cell import BuiltCell, Task, build_cell
 from hatch_precompile.matrix.plan import plan_of
 from hatch_precompile.matrix.pools import GivenPool, LocalPool, Pool
 from hatch_precompile.matrix.scheduling import TRIES, build_cells
 from hatch_precompile.matrix.source import Source
-from hatch_precompile.matrix.whole import build_matrix
 from tests.unit.test_processes import eventually, processes_with
 
 A, B, C = (Cell(python, "2.13.0") for python in ("3.11", "3.12", "3.13"))

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, in_panels
-from hatch_precompile.inductor.own_functions import call_laid_out, calls_c_functions, lowered
+from hatch_precompile.inductor.extern_kernels import call_laid_out, calls_c_functions, lowered
 from hatch_precompile.inductor.prepacking.steps import added
 from hatch_precompile.tracing.sizes import value_in_sample
 

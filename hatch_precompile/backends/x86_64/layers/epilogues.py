@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.inductor.own_functions import lowered
+from hatch_precompile.inductor.extern_kernels import lowered
 
 __all__ = ["epilogues_that_keep_nan"]
 

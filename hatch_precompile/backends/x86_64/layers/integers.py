@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.backends.x86_64.levels import Instructions
-from hatch_precompile.inductor.own_functions import (
+from hatch_precompile.inductor.extern_kernels import (
     OTHERWISE,
     call_of,
     has_known_sizes,

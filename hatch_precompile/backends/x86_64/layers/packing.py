@@ -15,9 +15,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from hatch_precompile.backends.x86_64.layers import panels, winograd
 from hatch_precompile.backends.x86_64.layers.convolutions import is_ours, own_convolution
-from hatch_precompile.backends.x86_64.layers.precision import layer_in_bfloat16
+from hatch_precompile.backends.x86_64.layers.matmul_precision import layer_in_bfloat16
 from hatch_precompile.backends.x86_64.levels import Instructions
-from hatch_precompile.inductor.prepacking.finite import finite
+from hatch_precompile.inductor.prepacking.finite_weights import finite
 from hatch_precompile.inductor.prepacking.steps import CAST, added, depends_on, is_dense, returned
 from hatch_precompile.tracing.sizes import value_in_sample
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.inductor.own_functions import (
+from hatch_precompile.inductor.bfloat16_factors import rounds_factors
+from hatch_precompile.inductor.extern_kernels import (
     OTHERWISE,
     call_of,
     calls_c_functions,
@@ -24,7 +25,6 @@ from hatch_precompile.inductor.own_functions import (
     lowers_itself,
 )
 from hatch_precompile.inductor.prepacking.steps import own_step
-from hatch_precompile.inductor.rounding import rounds_factors
 from hatch_precompile.runtime import runtime
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from hatch_precompile.inductor.own_functions import (
+from hatch_precompile.inductor.extern_kernels import (
     call_with_results,
     calls_c_functions,
     lowered,

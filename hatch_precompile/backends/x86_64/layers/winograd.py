@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, FUNCTIONS
-from hatch_precompile.inductor.own_functions import (
+from hatch_precompile.inductor.extern_kernels import (
     call_laid_out,
     calls_c_functions,
     lowered,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hatch_precompile.inductor.own_functions import lowers_itself
+from hatch_precompile.inductor.extern_kernels import lowers_itself
 from hatch_precompile.inductor.prepacking.steps import own_step
 
 __all__ = ["finite"]

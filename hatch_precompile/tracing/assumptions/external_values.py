@@ -17,7 +17,7 @@ import torch
 
 from hatch_precompile.static_lookup import dict_of, is_a
 from hatch_precompile.tracing.assumptions.identities import is_nan
-from hatch_precompile.tracing.assumptions.results import assumed, has_guards, stop, value_of
+from hatch_precompile.tracing.assumptions.notes import assumed, has_guards, stop, value_of
 
 __all__ = ["watch_wrapped"]
 

@@ -17,7 +17,7 @@ import torch
 
 from hatch_precompile.lower.bytecode import LoweredCode
 from hatch_precompile.lower.dependencies.kinds import Dependency
-from hatch_precompile.lower.guards.function import LoweredGuards
+from hatch_precompile.lower.guards.lowering import LoweredGuards
 from hatch_precompile.records import MARSHAL
 from hatch_precompile.tracing import constants_of_kernel
 

@@ -26,7 +26,7 @@ __all__ = [
 OTHERWISE = """
 #ifndef PRECOMPILED_OTHERWISE
 #define PRECOMPILED_OTHERWISE
-// While a build verifies (other_processors.py) what the processor decides is decided otherwise.
+// While a build verifies (emulated_processors.py) what the processor decides is decided otherwise.
 extern "C" {
 __attribute__((weak, visibility("hidden"))) bool precompiled_otherwise = false;
 __attribute__((weak, visibility("default"))) void precompiled_decide_otherwise(bool otherwise) {

@@ -52,7 +52,7 @@ class OtherProcessors:
 
     def _switches(self) -> list[Callable[[bool], Any]]:
         """The functions that are offered for it: of libraries that ask the processor
-        (inductor/own_functions.py), and of the module that packs weights, if there are any to pack."""
+        (inductor/extern_kernels.py), and of the module that packs weights, if there are any to pack."""
         found: list[Callable[[bool], Any]] = []
         for path in self._loaded:
             with contextlib.suppress(AttributeError):  # the others have none

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hatch_precompile.static_lookup import dict_of, is_a
-from hatch_precompile.tracing.assumptions.results import assumed, value_of
+from hatch_precompile.tracing.assumptions.notes import assumed, value_of
 
 __all__ = ["guard_what_was_found", "note_found", "watch_found"]
 

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from hatch_precompile.backends import backend, backends_of
 from hatch_precompile.backends.base import Variant
-from hatch_precompile.capture.cases import Cases
+from hatch_precompile.capture.compile_errors import chain_of, failure, models_own, needs_a_gpu
 from hatch_precompile.capture.entries import Entries
-from hatch_precompile.capture.failures import chain_of, failure, models_own, needs_a_gpu
 from hatch_precompile.capture.frame_names import home_of
 from hatch_precompile.capture.graphs import Graphs
-from hatch_precompile.capture.on_gpus import pinned
 from hatch_precompile.capture.parent import Request
+from hatch_precompile.capture.size_cases import Cases
+from hatch_precompile.capture.two_gpus import pinned
 from hatch_precompile.entrypoints.advice import own_line
 from hatch_precompile.entrypoints.call import Sample, copied, gives_no_gradient, mode_context, raised_eagerly
 from hatch_precompile.entrypoints.dynamic import mark_dynamic, require_in_range
@@ -43,7 +43,7 @@ from hatch_precompile.errors import BuildError, CaptureError
 from hatch_precompile.events import Event
 from hatch_precompile.inductor import Numbers, capture_settings
 from hatch_precompile.records import CAPTURE, Capture, Case
-from hatch_precompile.reuse.made_from import made_from, sources_of, what_has_changed
+from hatch_precompile.reuse.cache_key import made_from, sources_of, what_has_changed
 from hatch_precompile.runtime import RUNTIME_PACKAGE, callers
 from hatch_precompile.tracing import compiling_with, forget, tracing_frames
 

@@ -13,11 +13,11 @@ from hatch_precompile.config.cells import Cell
 from hatch_precompile.errors import BuildError
 from hatch_precompile.frontends.project import Project
 from hatch_precompile.matrix.cell import BuiltCell, Task
-from hatch_precompile.matrix.kept import Kept
 from hatch_precompile.matrix.plan import Plan
 from hatch_precompile.matrix.pools import Pool
 from hatch_precompile.matrix.scheduling import OnState, build_cells
 from hatch_precompile.matrix.source import make_source
+from hatch_precompile.matrix.wheel_cache import Kept
 from hatch_precompile.merge import merge_wheels
 
 __all__ = ["BuiltMatrix", "build_matrix", "task_of"]

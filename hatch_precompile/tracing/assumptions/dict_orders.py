@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hatch_precompile.torch_versions import torch_name, way
-from hatch_precompile.tracing.assumptions.results import assumed, constants
+from hatch_precompile.tracing.assumptions.notes import assumed, constants
 from hatch_precompile.tracing.assumptions.values import WORDS, called_from, is_only_asked
 
 __all__ = ["watch_orders"]

@@ -21,25 +21,25 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.torch_versions import way
+from hatch_precompile.tracing.assumptions.aliasing import watch_sharing
 from hatch_precompile.tracing.assumptions.attributes import watch_attributes
 from hatch_precompile.tracing.assumptions.builtins import made_anew, watch_builtins
 from hatch_precompile.tracing.assumptions.calls import watch_calls
 from hatch_precompile.tracing.assumptions.comparisons import watch_comparisons
+from hatch_precompile.tracing.assumptions.dict_orders import watch_orders
 from hatch_precompile.tracing.assumptions.executed import watch_executed
-from hatch_precompile.tracing.assumptions.found import watch_found
+from hatch_precompile.tracing.assumptions.external_values import watch_wrapped
 from hatch_precompile.tracing.assumptions.keys import watch_keys, watching_items
 from hatch_precompile.tracing.assumptions.lookups import watch_lookups
-from hatch_precompile.tracing.assumptions.orders import watch_orders
-from hatch_precompile.tracing.assumptions.results import (
+from hatch_precompile.tracing.assumptions.notes import (
     asked_environment,
     assumed,
     stop,
     where,
 )
-from hatch_precompile.tracing.assumptions.sharing import watch_sharing
 from hatch_precompile.tracing.assumptions.tensors import watch_tensors
+from hatch_precompile.tracing.assumptions.unguarded import watch_found
 from hatch_precompile.tracing.assumptions.values import watch_values
-from hatch_precompile.tracing.assumptions.wrapped import watch_wrapped
 
 __all__ = ["watching_assumptions"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hatch_precompile.tracing.assumptions.comparisons import constants_apart
 from hatch_precompile.tracing.assumptions.identities import apart, keep_in_tree, same
-from hatch_precompile.tracing.assumptions.results import assumed, stop
+from hatch_precompile.tracing.assumptions.notes import assumed, stop
 
 __all__ = ["objects_apart", "watch_sharing"]
 

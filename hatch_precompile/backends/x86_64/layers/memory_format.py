@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from hatch_precompile.inductor.own_functions import lowered, lowers_itself
+from hatch_precompile.inductor.extern_kernels import lowered, lowers_itself
 from hatch_precompile.inductor.prepacking.steps import is_dense
 from hatch_precompile.tracing.sizes import value_in_sample
 

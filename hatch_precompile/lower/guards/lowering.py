@@ -18,6 +18,7 @@ import torch
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.dependencies.writer import Dependencies
 from hatch_precompile.lower.guards.access import access, is_activated, require_container
+from hatch_precompile.lower.guards.builder import GuardText, unsupported
 from hatch_precompile.lower.guards.checks import Assign, Function, Kind, Unwrap
 from hatch_precompile.lower.guards.dependencies import (
     require_apart,
@@ -27,6 +28,7 @@ from hatch_precompile.lower.guards.dependencies import (
     require_memory,
     require_same,
 )
+from hatch_precompile.lower.guards.dict_keys import ask_for_keys_alone
 from hatch_precompile.lower.guards.expressions import (
     AnyOf,
     Attribute,
@@ -37,12 +39,10 @@ from hatch_precompile.lower.guards.expressions import (
     from_python,
     literal,
 )
-from hatch_precompile.lower.guards.keys import ask_for_keys_alone
 from hatch_precompile.lower.guards.leaves import require_leaf
 from hatch_precompile.lower.guards.modules import is_late, require_if_imported
 from hatch_precompile.lower.guards.subclasses import are_checked_by_names
 from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
-from hatch_precompile.lower.guards.text import GuardText, unsupported
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import torch_private
 from hatch_precompile.tracing import is_compiler

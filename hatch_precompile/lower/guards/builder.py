@@ -15,6 +15,7 @@ from typing import Any
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.guards.checks import Accept, Assign, Check, Function, Kind, Load, Statement
+from hatch_precompile.lower.guards.deduplication import Block, Line, flat, share_parts
 from hatch_precompile.lower.guards.expressions import (
     Constant,
     Expression,
@@ -24,7 +25,6 @@ from hatch_precompile.lower.guards.expressions import (
     all_of,
     literal,
 )
-from hatch_precompile.lower.guards.shortening import Block, Line, flat, share_parts
 from hatch_precompile.lower.names import Namer, is_plain
 from hatch_precompile.lower.parametrized import parametrized_class
 from hatch_precompile.runtime import references

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 
-from hatch_precompile.capture.coverage import Coverage, Gap, Point, Range
+from hatch_precompile.capture.size_coverage import Coverage, Gap, Point, Range
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.entrypoints.call import Sample, copied, raised_eagerly
 from hatch_precompile.entrypoints.dynamic import DeclaredSize, declared_sizes
