@@ -24,6 +24,7 @@ from hatch_precompile.inductor.integer_divisions import unchecked_division
 from hatch_precompile.inductor.libraries import kernel_paths, libraries_made
 from hatch_precompile.inductor.local_buffers import local_buffers_of_single_rows
 from hatch_precompile.inductor.operators import python_operators_called_directly
+from hatch_precompile.inductor.pooling import whole_windows_are_means
 from hatch_precompile.inductor.prepacking.weights import (
     WATCHED,
     PrepackGraph,
@@ -198,6 +199,7 @@ class _InnerCompile:
                 if separated is not None:
                     taken, part.prepack_graphs[variant.name] = separated
                     its_settings = _settings_after(separated[1], settings)
+            whole_windows_are_means(given.graph)
             inference = bool(settings.get("is_inference"))
             compiler.rewrite(given.graph, variant, bfloat16=bfloat16, inference=inference)
             if rounded := multiplied_as(given.graph):
