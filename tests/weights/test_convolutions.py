@@ -167,6 +167,40 @@ def test_what_follows_a_depthwise_convolution(
 
 
 @pytest.mark.parametrize("dynamic", [(), (0, 2, 3)])
+def test_depthwise_convolutions_whose_weights_are_read(
+    dynamic: tuple[int, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    model = Depthwise()
+    for x in model.inputs[3:5]:
+        for dimension in dynamic:
+            torch._dynamo.mark_dynamic(x, dimension)
+    call, _, steps = compiled(model, avx512(), *model.inputs, fixed=False)
+    assert steps == []
+    with torch.no_grad():
+        for conv in model.convs:
+            conv.weight.mul_(2)
+        answer, ran = multiplied_by_onednn(call, "convolution", capfd)
+        assert ran == []
+        eager = model(*model.inputs)
+    for one, other in zip(answer, eager, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+        assert one.stride() == other.stride()
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_infinite_weights_of_a_depthwise_convolution_reach_no_further_than_the_image(fixed: bool) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Conv2d(24, 24, 3, padding=1, groups=24), torch.randn(1, 24, 5, 9)
+    with torch.no_grad():
+        model.weight[3, 0, 0, 0], model.weight[7, 0, 2, 1] = float("inf"), float("nan")
+        call, *_ = compiled(model, avx512(), x, fixed=fixed)
+        expected = model(x)
+        assert expected[0, 3].isfinite().any()
+        torch.testing.assert_close(call()[0], expected, atol=1e-5, rtol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("dynamic", [(), (0, 2, 3)])
 def test_a_block_of_a_network_for_phones(dynamic: tuple[int, ...], capfd: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     model, x = Residual(24, 72, 20), torch.randn(2, 24, 14, 13)

@@ -8,7 +8,7 @@ from typing import Any
 
 from hatch_precompile.backends.base import Compiler, Variant
 from hatch_precompile.backends.x86_64.layers.blas_choice import linear_layers_by_processor
-from hatch_precompile.backends.x86_64.layers.convolutions import own_convolutions
+from hatch_precompile.backends.x86_64.layers.convolutions import depthwise_convolutions, own_convolutions
 from hatch_precompile.backends.x86_64.layers.epilogues import epilogues_that_keep_nan
 from hatch_precompile.backends.x86_64.layers.integers import int8_products_by_processor
 from hatch_precompile.backends.x86_64.layers.matmul_precision import layers_in_bfloat16
@@ -43,6 +43,8 @@ class X86Compiler(Compiler):
         if bfloat16:
             layers_in_bfloat16(graph)
         if inference:
+            if Instructions(variant.requires).has_avx512:
+                depthwise_convolutions(graph)
             contiguous_convolutions(graph)
 
     def _split(self, graph: Any, variant: Variant) -> None:

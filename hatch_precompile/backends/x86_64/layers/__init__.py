@@ -15,8 +15,8 @@
   sigmoid stay out.
 - 3 x 3 float32 convolutions with fixed weights and stride 1, between channels that are multiples of 16
   (winograd.py): Winograd's algorithm. A variant without AVX-512 leaves them to oneDNN on a processor with it.
-- convolutions by 1 x 1 filters, and depthwise ones, of float32 with fixed weights (convolutions.py), with
-  AVX-512 in the variant: our own functions, which do what follows them, too.
+- depthwise convolutions of float32, and with fixed weights those by 1 x 1 filters (convolutions.py), with
+  AVX-512 in the variant: our own functions, which with fixed weights do what follows them, too.
 - LSTM layers of float32 (recurrent.py): the inputs' product is a layer like any other, for all steps at once;
   the steps are one call of our own function. Of weights that are read, those of the states are packed at each
   call.

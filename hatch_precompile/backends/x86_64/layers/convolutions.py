@@ -1,4 +1,4 @@
-"""Convolutions of float32 with fixed weights by functions of ours: by 1 x 1 filters, and depthwise ones.
+"""Convolutions of float32 by functions of ours: depthwise ones, and by 1 x 1 filters whose weights are fixed.
 
 oneDNN takes 20 to 30 microseconds to set up each convolution, which is more than many of them take in a
 network for phones, and it must not be given a relu (epilogues.py). Ours start at once and do what follows
@@ -18,13 +18,20 @@ from importlib.resources import files
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, in_panels
-from hatch_precompile.inductor.extern_kernels import call_laid_out, calls_c_functions, lowered
+from hatch_precompile.inductor.extern_kernels import call_laid_out, calls_c_functions, lowered, lowers_itself
 from hatch_precompile.inductor.prepacking.steps import added
 from hatch_precompile.tracing.sizes import value_in_sample
 
-__all__ = ["is_ours", "own_convolution", "own_convolutions"]
+__all__ = [
+    "depthwise_convolution",
+    "depthwise_convolutions",
+    "is_ours",
+    "own_convolution",
+    "own_convolutions",
+]
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 
@@ -51,19 +58,60 @@ _WIDEST, _FURTHEST, _FEWEST = 7, 2, 8
 
 def is_ours(node: Any) -> bool:
     """Whether a convolution is one for our functions. Where sizes are not known the sample's count."""
-    x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
-    value, base = x.meta["val"], weight.meta["val"]
-    tensors = [value, base, *([] if bias is None else [bias.meta["val"]])]
-    if transposed or value.dim() != 4 or any(each.dtype != torch.float32 for each in tensors):
+    return _is_of_float32(node) and (_is_depthwise(node) if node.args[-1] > 1 else _is_small_conv1x1(node))
+
+
+def _is_of_float32(node: Any) -> bool:
+    x, weight, bias, *_ = node.args
+    tensors = [each.meta["val"] for each in (x, weight, bias) if each is not None]
+    return tensors[0].dim() == 4 and all(each.dtype == torch.float32 for each in tensors)
+
+
+def _is_depthwise(node: Any) -> bool:
+    _, weight, _, stride, _, dilation, transposed, _, groups = node.args
+    filters, channels, _, width = weight.meta["val"].shape
+    if transposed or not groups == filters >= _FEWEST or channels != 1:
         return False
-    filters, channels, height, width = base.shape
-    if groups > 1:
-        depthwise = groups == filters >= _FEWEST and channels == 1 and {*dilation} == {1}
-        return bool(depthwise and width <= _WIDEST and stride[-1] <= _FURTHEST)
-    if (height, width) != (1, 1) or {*stride} != {1} or {*padding} != {0}:
+    return bool({*dilation} == {1} and width <= _WIDEST and stride[-1] <= _FURTHEST)
+
+
+def _is_small_conv1x1(node: Any) -> bool:
+    x, weight, _, stride, padding, _, transposed, *_ = node.args
+    filters, channels, *size = weight.meta["val"].shape
+    if transposed or size != [1, 1] or {*stride} != {1} or {*padding} != {0}:
         return False
-    images, _, *size = (value_in_sample(each, 1) for each in value.shape)
-    return bool(images * size[0] * size[1] * filters * channels <= _MOST)
+    images, _, height, width = (value_in_sample(each, 1) for each in x.meta["val"].shape)
+    return bool(images * height * width * filters * channels <= _MOST)
+
+
+def depthwise_convolutions(graph: Any) -> None:
+    """Have depthwise convolutions be ours, whose weights are put into panels at each call: these are few."""
+    for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
+        value = node.args[0].meta["val"]
+        if value.device.type != "cpu" or free_unbacked_symbols(value):
+            continue
+        if node.args[-1] > 1 and is_ours(node):
+            node.target = depthwise_convolution
+
+
+def depthwise_convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, *others: Any) -> Any:
+    """aten.convolution, where it is one for our function. Inductor lowers a node by calling its target."""
+    if isinstance(x, torch.Tensor):
+        return aten.convolution.default(x, weight, bias, stride, padding, *others)
+    if not calls_c_functions():
+        return lowered(aten.convolution, x, weight, bias, stride, padding, *others)
+    n, _, height, width = map(int, _sizes(weight))
+    panels = in_panels(lowered(aten.reshape, weight, [n, height * width]))
+    ours = _Convolution(x, panels, bias, _pair(padding), _pair(stride), n, height, width, depthwise=True)
+    return ours.call(None)
+
+
+lowers_itself(depthwise_convolution)
+
+
+def _pair(each: Sequence[int]) -> list[int]:
+    """For two dimensions what may be one number for both."""
+    return list(each) * (2 // len(each))
 
 
 def own_convolution(graph: Any, node: Any, weight: Any) -> Any:
@@ -74,8 +122,15 @@ def own_convolution(graph: Any, node: Any, weight: Any) -> Any:
     matrix = added(graph, aten.reshape.default, weight, [n, base.numel() // n])
     packed = graph.call_function(in_panels, (matrix,))
     packed.meta["val"] = base.contiguous()  # of its sizes torch makes those of the result
-    pair = [list(each) * (2 // len(each)) for each in (padding, stride, dilation)]
-    how = (*pair[:2], [*pair[2], n, *size], groups, "none", [], "")
+    how: tuple[Any, ...] = (
+        _pair(padding),
+        _pair(stride),
+        [*_pair(dilation), n, *size],
+        groups,
+        "none",
+        [],
+        "",
+    )
     return graph.call_function(mkldnn._convolution_pointwise.default, (x, packed, bias, *how))
 
 
@@ -110,7 +165,7 @@ def _or_ours(target: Any, convolution: Callable[..., Any]) -> Callable[..., Any]
         if len(dilation) == len(_sizes(x)) - 2:
             return convolution(*args)
         n, height, width = dilation[2:]
-        ours = _Convolution(x, weight, bias, padding, stride, n, height, width, groups > 1)
+        ours = _Convolution(x, weight, bias, padding, stride, n, height, width, depthwise=groups > 1)
         if not calls_c_functions():
             given = [x, ours.filters()] if alone else [x, other, ours.filters()]
             return convolution(*given, bias, padding, stride, dilation[:2], groups, *following)
@@ -127,7 +182,7 @@ def _or_ours(target: Any, convolution: Callable[..., Any]) -> Callable[..., Any]
 
 @dataclass(frozen=True)
 class _Convolution:
-    """weight: in panels, which do not tell the number of filters, n, nor their height and width"""
+    """weight: in panels, which do not tell how many filters there are, n, of which height and width"""
 
     x: Any
     weight: Any

@@ -5,13 +5,19 @@ namespace depthwise {
 using namespace convolutions;
 // Channels that one thread takes at a time.
 constexpr int64_t NEAR = 128;
-alignas(64) constexpr float BEYOND[COLUMNS] = {};  // the pixels outside of the image
 struct Filter {
     int64_t height, stride, above, left;  // above, left: of the padding
 };
-// Pixels of the result beside each other. x: where the filter begins for the first of them, rows of the image
-// so far apart; first, last: rows of the filter that are inside; low, high: columns that are, for Edge; here:
-// pixels that are stored, for Edge; there: the channels
+// To the sums of pixels beside each other, what the column T of the image, as they see it, gives for column J of
+// the filter: to the one pixel for which it is that column, if it is one of them.
+template <int Stride, int T, int J, int Together>
+IN_PLACE void add(__m512 x, __m512 w, __m512 (&sums)[Together]) {
+    constexpr int R = (T - J) / Stride;
+    if constexpr (T >= J && R * Stride == T - J && R < Together) sums[R] = _mm512_fmadd_ps(x, w, sums[R]);
+}
+// x: where the filter begins for the first of the pixels, rows of the image so far apart; first, last: rows of the
+// filter that are inside; low, high: columns that are, for Edge; here: pixels that are stored, for Edge; there:
+// the channels. What is outside of the image is left out, so that an infinite weight makes no NaN of it.
 template <int Width, int Stride, int Which, bool Edge, int... R, int... T, int... J>
 IN_PLACE void pixels(const Given& all, const float* x, const float* w, __m512 begin, float* out, const float* other,
                      int64_t first, int64_t last, int64_t low, int64_t high, int64_t here, __mmask16 there,
@@ -21,14 +27,14 @@ IN_PLACE void pixels(const Given& all, const float* x, const float* w, __m512 be
     __m512 sums[] = {(void(R), begin)...};
     for (int64_t i = first; i < last; ++i) {
         const float *at = x + i * row, *weights = w + i * Width * COLUMNS;
-        const __m512 xs[] = {_mm512_maskz_loadu_ps(
-            there, Edge && (T < low || T >= high) ? BEYOND : at + T * apart)...};
         const __m512 ws[] = {_mm512_loadu_ps(weights + J * COLUMNS)...};
-        const auto add = [&](auto j) __attribute__((always_inline)) {
-            constexpr int J_ = decltype(j)::value;
-            ((sums[R] = _mm512_fmadd_ps(xs[R * Stride + J_], ws[J_], sums[R])), ...);
+        const auto column = [&](auto t) __attribute__((always_inline)) {
+            constexpr int C = decltype(t)::value;
+            if (Edge && (C < low || C >= high)) return;
+            const __m512 pixel = _mm512_maskz_loadu_ps(there, at + C * apart);
+            (add<Stride, C, J>(pixel, ws[J], sums), ...);
         };
-        (add(std::integral_constant<int, J>()), ...);
+        (column(std::integral_constant<int, T>()), ...);
     }
     const auto store = [&](int64_t r, __m512 x) __attribute__((always_inline)) {
         if (Edge && r >= here) return;
