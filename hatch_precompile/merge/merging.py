@@ -100,6 +100,13 @@ def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> di
         for name, cell in part.items():
             before = cells.setdefault(name, cell)
             if before.manifest.digest != cell.manifest.digest:
+                both = f"{before.manifest.wheel} and {path} both have {name} in {folder}"
+                cudas = [_cuda(each) for each in (before, cell)]
+                if cudas[0] != cudas[1]:
+                    raise BuildError(
+                        f"{both}, for {cudas[0]} and for {cudas[1]}: a wheel has one for each version "
+                        "of torch; leave one out"
+                    )
                 differing = [
                     file
                     # Heads, which have the manifest's seal, differ with anything else: they come last.
@@ -111,10 +118,14 @@ def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> di
                     or before.files[file].digest != cell.files[file].digest
                 ]
                 raise BuildError(
-                    f"{before.manifest.wheel} and {path} both have {name} in {folder}, and not the same one: "
+                    f"{both}, and not the same one: "
                     f"{', '.join([*differing[:NAMED], 'manifest.json'])} differ; leave one of them out"
                 )
     return cells
+
+
+def _cuda(cell: Cell) -> str:
+    return f"CUDA {cell.built_with['cuda']}" if "cuda" in cell.built_with else "no CUDA"
 
 
 def _bundle(folder: str, cells: list[Cell]) -> Iterator[tuple[str, Content | bytes]]:

@@ -40,6 +40,7 @@ from tests.wheel.cells import (
     tag_of,
     with_file,
     write,
+    written,
 )
 from tests.wheel.conftest import TORCH, Built, run
 
@@ -213,6 +214,15 @@ def in_manifest(change: Callable[[dict[str, object]], object]) -> Callable[[File
         files[f"{BUNDLE}manifest.json"] = json.dumps(manifest).encode()
 
     return apply
+
+
+def for_cuda(version: str) -> Callable[[Files], None]:
+    def change(files: Files) -> None:
+        manifest = json.loads(files[f"{BUNDLE}manifest.json"])
+        manifest["built_with"]["cuda"] = version
+        files[f"{BUNDLE}manifest.json"] = written(manifest, files)
+
+    return change
 
 
 def another_version(files: Files) -> None:
@@ -395,6 +405,13 @@ class TestRefused:
         other = as_cell(built.wheel, tmp_path, HERE, OLDER, other_code)
         words = rf"both have {name_of(HERE, OLDER)} in {BUNDLE}, and not the same one: tint/graphs/0\.txt"
         refused([*cells, other], tmp_path / "out", words)
+
+    def test_the_same_cell_for_another_cuda(self, built: Built, tmp_path: Path) -> None:
+        one, other = (
+            as_cell(built.wheel, tmp_path / cuda, HERE, OLDER, for_cuda(cuda)) for cuda in ("12.6", "13.0")
+        )
+        words = rf"both have {name_of(HERE, OLDER)} in {BUNDLE}, for CUDA 12\.6 and for CUDA 13\.0: a wheel"
+        refused([one, other], tmp_path / "out", words)
 
     def test_a_file_that_is_not_what_record_says(self, cells: list[Path], tmp_path: Path) -> None:
         other = changed(cells[0], tmp_path / cells[0].name, flip, record=False)
