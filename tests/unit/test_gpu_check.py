@@ -51,6 +51,19 @@ def test_what_was_done_is_not_done_again_and_what_fails_is_kept(tmp_path: Path) 
     assert len(done.stdout.splitlines()) == 1
 
 
+def test_no_step_finds_what_another_one_compiled(tmp_path: Path) -> None:
+    wheel, results = tmp_path / "says.whl", tmp_path / "results.json"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        says = "import os, sys; sys.exit('its cache: ' + os.environ['TORCHINDUCTOR_CACHE_DIR'])"
+        archive.writestr("gauge/__init__.py", says)
+    steps = ["about", "imports"]
+    command = [sys.executable, str(SCRIPT), str(wheel), "--results", str(results), "--only", *steps]
+    subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(results.read_text())
+    caches = [found[step]["failed"] for step in steps]
+    assert all(each.startswith("its cache: /") for each in caches) and caches[0] != caches[1]
+
+
 def report(results: dict[str, Any]) -> str:
     spec = importlib.util.spec_from_file_location("gpu_report", TESTS.parent / "benchmarks/gpu.py")
     assert spec is not None and spec.loader is not None
