@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -53,6 +54,17 @@ def on_both() -> dict[str, Any]:
     unaligned = torch.zeros(8 * 64 + 1).cuda()[1:].view(8, 64)
     seen["unaligned"] = _called(lambda: models.scaled(unaligned, y.cuda()))
     seen["cpu"] = _called(lambda: models.scaled(x, y))
+    return seen
+
+
+def in_a_thread() -> dict[str, Any]:
+    """A call in a thread that has asked CUDA for nothing: its memory is what a call before it left."""
+    x, y = torch.randn(8, 64).cuda(), torch.randn(8, 64).cuda()
+    _called(lambda: models.scaled(x, y))
+    seen: dict[str, Any] = {}
+    thread = threading.Thread(target=lambda: seen.update(_called(lambda: models.scaled(x, y))))
+    thread.start()
+    thread.join()
     return seen
 
 

@@ -131,6 +131,10 @@ def test_calls_are_served_on_each_gpu(place: Path) -> None:
     assert seen["cpu"] == {"devices": ["cpu"], "launches": [], "hits": 1}
 
 
+def test_a_thread_need_not_have_used_a_gpu_before(place: Path) -> None:
+    assert play(place, "in_a_thread") == {"devices": ["cuda:0"], "launches": [[0, [8, 1, 1], 0]], "hits": 1}
+
+
 def test_what_is_for_one_gpu_serves_that_one_while_it_is_current(place: Path) -> None:
     assert play(place, "ways") == {
         "beside": [1, 1, 1],

@@ -15,6 +15,9 @@ struct Driver {
     decltype(&::cuLibraryGetKernel) kernel;
     decltype(&::cuKernelSetAttribute) set;
     decltype(&::cuLaunchKernel) launch;
+    decltype(&::cuCtxGetCurrent) context_here;
+    decltype(&::cuCtxSetCurrent) enter_context;
+    decltype(&::cuDevicePrimaryCtxRetain) context_of;
 
     Driver() {
         void *driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -24,6 +27,19 @@ struct Driver {
         find(driver, "cuLibraryGetKernel", kernel);
         find(driver, "cuKernelSetAttribute", set);
         find(driver, "cuLaunchKernel", launch);
+        find(driver, "cuCtxGetCurrent", context_here);
+        find(driver, "cuCtxSetCurrent", enter_context);
+        find(driver, "cuDevicePrimaryCtxRetain", context_of);
+    }
+
+    // CUDA's runtime enters the context of a device by itself, the driver does not. A thread that has asked the
+    // runtime for nothing yet is in none: one in which autograd calculates gradients, or one of a server's.
+    void enter(int32_t device) const {
+        CUcontext context = nullptr;
+        check(context_here(&context));
+        if (context) return;
+        check(context_of(&context, device));
+        check(enter_context(context));
     }
 
     void check(CUresult result) const {
@@ -53,6 +69,7 @@ class Kernel {
         : image_(image), name_(name), shared_(shared) {}
 
     CUfunction on(int32_t device) {
+        driver().enter(device);
         const uint64_t bit = uint64_t(1) << (device & 63);
         if (!(ready_.load(std::memory_order_acquire) & bit)) prepare(device, bit);
         return reinterpret_cast<CUfunction>(kernel_);

@@ -44,6 +44,11 @@ static const struct card *the_card(void) {
 static __thread int current;
 static __thread cudaError_t last;
 
+// The driver is in no context before its thread has asked the runtime for something.
+static __thread CUcontext context;
+static CUcontext context_of(int device) { return (CUcontext)(intptr_t)(device + 1); }
+static void enter(void) { context = context_of(current); }
+
 static cudaError_t failed(cudaError_t error) { return last = error; }
 static int is_device(int device) { return device >= 0 && device < DEVICES; }
 
@@ -54,13 +59,14 @@ cudaError_t cudaGetDevice(int *device) { *device = current; return OK; }
 cudaError_t cudaSetDevice(int device) {
     if (!is_device(device)) return failed(cudaErrorInvalidDevice);
     current = device;
+    enter();
     return OK;
 }
 cudaError_t cudaDriverGetVersion(int *version) { *version = CUDART_VERSION; return OK; }
 cudaError_t cudaRuntimeGetVersion(int *version) { *version = CUDART_VERSION; return OK; }
 cudaError_t cudaGetLastError(void) { cudaError_t error = last; last = OK; return error; }
 cudaError_t cudaPeekAtLastError(void) { return last; }
-cudaError_t cudaDeviceSynchronize(void) { return OK; }
+cudaError_t cudaDeviceSynchronize(void) { enter(); return OK; }
 
 #undef cudaGetDeviceProperties
 #if CUDART_VERSION < 13000
@@ -184,6 +190,7 @@ static cudaError_t copied(void *to, const void *from, size_t size, enum cudaMemc
     int from_host = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyHostToHost;
     int to_host = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToHost;
     int is = from_host || is_known(from, size);
+    enter();
     if (kind == cudaMemcpyDefault || (to_host && !is)) return failed(cudaErrorNotSupported);
     memmove(to, from, size);
     if (!to_host) note(to, size, is);
@@ -194,6 +201,7 @@ static void *allocated(size_t size) { return aligned_alloc(512, (size + 511) / 5
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total) { *left = *total = the_card()->memory; return OK; }
 cudaError_t cudaMalloc(void **pointer, size_t size) {
+    enter();
     *pointer = allocated(size);
     if (!*pointer) return failed(cudaErrorMemoryAllocation);
     note(*pointer, size, 0);
@@ -215,6 +223,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int there, const void *from, int here,
     return copied(to, from, size, cudaMemcpyDeviceToDevice);
 }
 static cudaError_t set(void *to, int value, size_t size) {
+    enter();
     memset(to, value, size);
     note(to, size, 1);
     return OK;
@@ -231,7 +240,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 // -- streams and events: all is done at once --------------------------------------------------------------
 
-cudaError_t cudaStreamCreate(cudaStream_t *stream) { *stream = malloc(16); return OK; }
+cudaError_t cudaStreamCreate(cudaStream_t *stream) { enter(); *stream = malloc(16); return OK; }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
     return cudaStreamCreate(stream);
 }
@@ -257,7 +266,7 @@ CAPTURE_INFO(cudaStreamGetCaptureInfo)
 CAPTURE_INFO(cudaStreamGetCaptureInfo_v2)
 CAPTURE_INFO(cudaStreamGetCaptureInfo_v3)
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) { return OK; }
-cudaError_t cudaEventCreate(cudaEvent_t *event) { *event = malloc(16); return OK; }
+cudaError_t cudaEventCreate(cudaEvent_t *event) { enter(); *event = malloc(16); return OK; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { free(event); return OK; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return OK; }
@@ -282,6 +291,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
 }
 static int recording;
 static cudaError_t torchs_own(void) {
+    enter();
     if (!recording) return failed(cudaErrorNotSupported);
     pthread_mutex_lock(&knowing);
     known_count = 0;
@@ -328,9 +338,16 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *activ
     *active = 1;
     return CUDA_SUCCESS;
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) { *context = (CUcontext)8; return CUDA_SUCCESS; }
-CUresult cuCtxGetCurrent(CUcontext *context) { *context = (CUcontext)8; return CUDA_SUCCESS; }
-CUresult cuCtxSetCurrent(CUcontext context) { return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext *its, CUdevice device) {
+    *its = context_of(device);
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxGetCurrent(CUcontext *found) { *found = context; return CUDA_SUCCESS; }
+CUresult cuCtxSetCurrent(CUcontext entered) {
+    context = entered;
+    if (entered) current = (int)(intptr_t)entered - 1;
+    return CUDA_SUCCESS;
+}
 CUresult cuGetErrorString(CUresult error, const char **text) {
     *text = "there is no GPU, and what stands in for one computes nothing";
     return CUDA_SUCCESS;
@@ -357,6 +374,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
                         unsigned depth, unsigned shared, CUstream stream, void **parameters, void **extra) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!recording) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!context && !stream) return CUDA_ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&noting);
     if (launched == room) {
         struct launch *more = realloc(launches, (room + 1024) * sizeof *more);
@@ -378,10 +396,12 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
 
 // Products of matrices, as our libraries ask torch for them (AOTInductor's C functions: 0 is success). They write
 // to memory that they are given, so that a call can go on behind them where launches are recorded.
+static int by_torch(const char *name) {
+    enter();
+    return cuLaunchKernel((CUfunction)name, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) != CUDA_SUCCESS;
+}
 #define PRODUCT(name) \
-    int name(void) { \
-        return cuLaunchKernel((CUfunction) #name, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) != CUDA_SUCCESS; \
-    }
+    int name(void) { return by_torch(#name); }
 PRODUCT(aoti_torch_cuda__int_mm_out)
 PRODUCT(aoti_torch_cuda__scaled_mm_out)
 PRODUCT(aoti_torch_cuda_addmm_out)
@@ -417,9 +437,7 @@ int aoti_torch_cuda_convolution_backward(
     int64_t dilation_count, int32_t transposed, const int64_t *output_padding, int64_t output_padding_count,
     int64_t groups, const int32_t *wanted, int64_t wanted_count, void **of_input, void **of_weight,
     void **of_bias) {
-    if (cuLaunchKernel((CUfunction) "aoti_torch_cuda_convolution_backward", 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
-                       NULL) != CUDA_SUCCESS)
-        return 1;
+    if (by_torch("aoti_torch_cuda_convolution_backward")) return 1;
     // That of a bias is a sum, which inductor takes itself. What is not wanted has no place.
     return (wanted[0] && empty_like(input, of_input)) || (wanted[1] && empty_like(weight, of_weight)) ||
            wanted[2];
