@@ -15,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 
 from hatch_precompile.backends.cuda import BACKEND
 from hatch_precompile.backends.cuda.cards import CARDS, variant_of
+from tests.backends.cuda.arguments import given, taken
 from tests.backends.cuda.compiled import GRAPHS
 from tests.conftest import REPOSITORY, made_once
 
@@ -62,6 +63,16 @@ def test_each_graph_is_one_library_with_nothing_of_this_machine(compiled: Path) 
         assert content.count(b"\x7fELF") > 1, f"{library} has no kernel in it"
         for word in (str(compiled), str(REPOSITORY), "site-packages", "/tmp/"):
             assert word.encode() not in content, f"{library} has {word}"
+
+
+@needs_cuda
+def test_kernels_are_given_what_they_take(compiled: Path) -> None:
+    """The driver reads as many bytes as a kernel takes from wherever it is told to, and checks nothing."""
+    sources = [path.read_text() for path in (compiled / "inductor").rglob("*.cpp")]
+    kernels = [kernel for source in sources for kernel in given(source)]
+    assert len(kernels) >= len(GRAPHS)
+    for image, sizes in kernels:
+        assert taken(image) == sizes, image
 
 
 @needs_cuda
