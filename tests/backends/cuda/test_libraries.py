@@ -121,6 +121,17 @@ def test_a_second_build_has_the_same_bytes(compiled: Path, tmp_path: Path) -> No
         assert path.read_bytes() == (compiled / path.name).read_bytes()
 
 
+@needs_cuda
+def test_blocks_that_wait_for_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch like any other may never end. A variable of inductor's environment asks for such kernels."""
+    from hatch_precompile.backends.cuda import carrier
+
+    kept = {"global_scratch": 0, "triton_meta": {"launch_cooperative_grid": True}}
+    monkeypatch.setattr(carrier.CudaKernelParamCache, "get", lambda name: kept)
+    with pytest.raises(carrier.NotCarried, match="the blocks of the kernel sums wait for"):
+        carrier._Call("call_sums", "sums", {}, []).generate(None)
+
+
 def test_cards() -> None:
     assert [variant_of(*divmod(card.capability, 10)) for card in CARDS.values()] == [*CARDS]
     assert variant_of(8, 7) == "cuda-sm86"  # what is compiled for 8.6 runs there

@@ -50,6 +50,8 @@ class _Call(DeferredTritonCallWrapper):
             raise NotCarried(f"the kernel {self.kernel_name} was not compiled")
         if any(kept.get(kind) for kind in ("global_scratch", "profile_scratch")):
             raise NotCarried(f"the kernel {self.kernel_name} wants memory of its own beside its arguments")
+        if kept["triton_meta"].get("launch_cooperative_grid"):
+            raise NotCarried(f"the blocks of the kernel {self.kernel_name} wait for each other")
         image = f"precompiled_image_{self.kernel_name}"
         name = kept["mangled_name"]
         wrapper.prefix.splice(f"""
