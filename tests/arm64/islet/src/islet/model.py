@@ -65,7 +65,7 @@ class Half(Narrow):
     kind = torch.float16
 
     def forward(self, x):
-        return Narrow.forward(self, x) + 1
+        return Narrow.forward(self, x) * 3  # a sum would cancel, and tell how often eager code rounds
 
 
 def of_half():
