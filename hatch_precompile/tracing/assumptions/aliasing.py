@@ -30,27 +30,21 @@ def watch_sharing(watch: Callable[..., None]) -> None:
     watch(builder, "make_dupe_guard", _met_again)
 
 
-def _met(own: Callable[..., Any]) -> Callable[..., Any]:
-    def _track_obj(self: Any, item: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
-        result = own(self, item, variable, *args, **kwargs)
-        if variable.source is not None:
-            assumed().met[id(item)] = item, variable
-        return result
-
-    return _track_obj
+def _met(self: Any, item: Any, variable: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
+    result = own(self, item, variable, *args, **kwargs)
+    if variable.source is not None:
+        assumed().met[id(item)] = item, variable
+    return result
 
 
-def _cell_met(own: Callable[..., Any]) -> Callable[..., Any]:
+def _cell_met(self: Any, source: Any, cell: Any, contents: Any, *, own: Any) -> Any:
     from torch._dynamo.source import LocalCellSource
 
-    def track_cell_existing(self: Any, source: Any, cell: Any, contents: Any) -> Any:
-        result = own(self, source, cell, contents)
-        # The frame's own cannot be asked for.
-        if source is not None and not isinstance(source, LocalCellSource):
-            assumed().met[id(cell)] = cell, result
-        return result
-
-    return track_cell_existing
+    result = own(self, source, cell, contents)
+    # The frame's own cannot be asked for.
+    if source is not None and not isinstance(source, LocalCellSource):
+        assumed().met[id(cell)] = cell, result
+    return result
 
 
 def _is_filled(cell: Any) -> bool:
@@ -61,7 +55,7 @@ def _is_filled(cell: Any) -> bool:
     return True
 
 
-def _closure(own: Callable[..., Any]) -> Callable[..., Any]:
+def _closure(self: Any, parent: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
     """A cell that two functions share has one variable, and of the second place no guard."""
     from torch._dynamo.source import (
         CellContentsSource,
@@ -71,52 +65,43 @@ def _closure(own: Callable[..., Any]) -> Callable[..., Any]:
         LocalSource,
     )
 
-    def bind_args(self: Any, parent: Any, *args: Any, **kwargs: Any) -> Any:
-        result = own(self, parent, *args, **kwargs)
-        source = self.get_source()
-        for index, cell in enumerate((self.fn.__closure__ or ()) if source is not None else ()):
-            variable = parent.output.side_effects.id_to_variable.get(id(cell))
-            before = variable.source if variable is not None else None
-            here = GetItemSource(ClosureSource(source), index)
-            if isinstance(before, LocalCellSource):
-                assumed().shared.add(before.local_name)
-                if _is_filled(cell):
-                    own_variable = LocalSource(before.local_name, is_derefed_cell_contents=True)
-                    same(own_variable, CellContentsSource(here, "cell_contents"))
-            elif before is not None and before != here:
-                same(before, here)
-        return result
-
-    return bind_args
+    result = own(self, parent, *args, **kwargs)
+    source = self.get_source()
+    for index, cell in enumerate((self.fn.__closure__ or ()) if source is not None else ()):
+        variable = parent.output.side_effects.id_to_variable.get(id(cell))
+        before = variable.source if variable is not None else None
+        here = GetItemSource(ClosureSource(source), index)
+        if isinstance(before, LocalCellSource):
+            assumed().shared.add(before.local_name)
+            if _is_filled(cell):
+                own_variable = LocalSource(before.local_name, is_derefed_cell_contents=True)
+                same(own_variable, CellContentsSource(here, "cell_contents"))
+        elif before is not None and before != here:
+            same(before, here)
+    return result
 
 
-def _met_again(own: Callable[..., Any]) -> Callable[..., Any]:
+def _met_again(here: Any, before: Any, *, own: Any) -> Any:
     """An object that comes from two places has one variable. That it has to be one is guarded where both are
     below the frame's variables, or both below its globals."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import is_from_skip_guard_source
 
-    def make_dupe_guard(here: Any, before: Any) -> Any:
-        guard = own(here, before)
-        if guard is None and before is not None and before != here:
-            places = [each for each in (before, here) if not is_from_skip_guard_source(each)]
-            if len(places) == 1:  # the other is the standard library's, and taken for constant
-                install_guard(places[0].make_guard(GuardBuilder.ID_MATCH))
-            elif places:
-                same(before, here)
-        return guard
-
-    return make_dupe_guard
+    guard = own(here, before)
+    if guard is None and before is not None and before != here:
+        places = [each for each in (before, here) if not is_from_skip_guard_source(each)]
+        if len(places) == 1:  # the other is the standard library's, and taken for constant
+            install_guard(places[0].make_guard(GuardBuilder.ID_MATCH))
+        elif places:
+            same(before, here)
+    return guard
 
 
-def _written(own: Callable[..., Any]) -> Callable[..., Any]:
-    def write(self: Any, variable: Any, *args: Any, **kwargs: Any) -> Any:
-        if variable.source is not None:
-            # Not by its name: a cell of the frame's own, which a `nonlocal` is written to, has none.
-            assumed().written[variable.source] = variable
-        return own(self, variable, *args, **kwargs)
-
-    return write
+def _written(self: Any, variable: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
+    if variable.source is not None:
+        # Not by its name: a cell of the frame's own, which a `nonlocal` is written to, has none.
+        assumed().written[variable.source] = variable
+    return own(self, variable, *args, **kwargs)
 
 
 def objects_apart(frame: Any) -> None:

@@ -50,26 +50,21 @@ def watch_attributes(watch: Callable[..., None]) -> None:
         watch(user_defined.UserDefinedObjectVariable, "has_key_in_generic_dict", _key_of_dict)
 
 
-def _getattr(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        (name, *_), _ = constants(args[1:2], {}) or ((None,), {})
-        if isinstance(name, str):
-            assumed().attributes.add(name)
-            owner = args[0].realize()
-            _of_module(_held(owner, "value"), name)
-            _of_function(_held(owner, "fn"), name, owner.source)
-        return own(self, tx, args, kwargs)
-
-    return call_function
+def _getattr(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
+    (name, *_), _ = constants(args[1:2], {}) or ((None,), {})
+    if isinstance(name, str):
+        assumed().attributes.add(name)
+        owner = args[0].realize()
+        _of_module(_held(owner, "value"), name)
+        _of_function(_held(owner, "fn"), name, owner.source)
+    return own(self, tx, args, kwargs)
 
 
-def _called_getattr(own: Callable[..., Any]) -> Callable[..., Any]:
-    looked_up = _getattr(lambda self, tx, args, kwargs: own(self, tx, *args, **kwargs))
+def _called_getattr(self: Any, tx: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
+    def called(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        return own(self, tx, *args, **kwargs)
 
-    def call_getattr(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
-        return looked_up(self, tx, args, kwargs)
-
-    return call_getattr
+    return _getattr(self, tx, args, kwargs, own=called)
 
 
 def _held(variable: Any, name: str) -> Any:
@@ -77,13 +72,10 @@ def _held(variable: Any, name: str) -> Any:
     return vars(variable).get(name)
 
 
-def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
-    def look_up(self: Any, tx: Any, name: str) -> Any:
-        _of_module(_held(self, "value"), name)
-        _of_function(_held(self, "fn"), name, self.source)
-        return own(self, tx, name)
-
-    return look_up
+def _attribute(self: Any, tx: Any, name: str, *, own: Any) -> Any:
+    _of_module(_held(self, "value"), name)
+    _of_function(_held(self, "fn"), name, self.source)
+    return own(self, tx, name)
 
 
 def _of_module(module: Any, name: str) -> None:
@@ -100,19 +92,16 @@ def _of_function(function: Any, name: str, source: Any) -> None:
         guard_on_attribute(source, name)
 
 
-def _of_class(own: Callable[..., Any]) -> Callable[..., Any]:
+def _of_class(self: Any, tx: Any, name: str, *, own: Any) -> Any:
     """What the class of a class has, and in torch 2.11 any number and text of a class, is the trace's own."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import AttrSource
 
-    def var_getattr(self: Any, tx: Any, name: str) -> Any:
-        result = own(self, tx, name)
-        for value in _constants_of(result) if has_guards(self.source) else ():
-            asked = GuardBuilder.ID_MATCH if is_a(value, enum.Enum) else GuardBuilder.CONSTANT_MATCH
-            install_guard(AttrSource(self.source, name).make_guard(asked))
-        return result
-
-    return var_getattr
+    result = own(self, tx, name)
+    for value in _constants_of(result) if has_guards(self.source) else ():
+        asked = GuardBuilder.ID_MATCH if is_a(value, enum.Enum) else GuardBuilder.CONSTANT_MATCH
+        install_guard(AttrSource(self.source, name).make_guard(asked))
+    return result
 
 
 def _constants_of(variable: Any) -> Iterator[Any]:
@@ -131,81 +120,66 @@ def _constants_of(variable: Any) -> Iterator[Any]:
         yield value
 
 
-def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
+def _isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any, *, own: Any) -> Any:
     """A class whose own class decides it may look at the instance, of which dynamo guards the class."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import AttrSource
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
-    def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
-        ((cls,), _) = constants([isinstance_type_var], {}) or ((None,), {})
-        # What a class of that class only inherits, and all in a tuple, dynamo asks of the class.
-        asks = dict_of(type(cls)).get("__instancecheck__")
-        if (
-            isinstance(arg, UserDefinedObjectVariable)
-            and isinstance(asks, FunctionType)
-            and not of_torch(asks.__code__.co_filename)
-            and type(cls) is not abc.ABCMeta  # it looks at the class
-        ):
-            if asks.__module__ not in ("typing", "typing_extensions"):
-                stop(
-                    f"isinstance() of {cls.__qualname__}, whose class has an __instancecheck__ of its own,",
-                    "Ask for what it looks at.",
-                )
-            elif attribute(cls, "_is_protocol") and arg.source is not None:
-                for name in typing._get_protocol_attrs(cls):  # type: ignore[attr-defined]
-                    guard_on_attribute(arg.source, name)
-                    if name in dict_of(arg.value):  # None is no method
-                        install_guard(AttrSource(arg.source, name).make_guard(GuardBuilder.TYPE_MATCH))
-        return own(self, tx, arg, isinstance_type_var)
-
-    return call_isinstance
+    ((cls,), _) = constants([isinstance_type_var], {}) or ((None,), {})
+    # What a class of that class only inherits, and all in a tuple, dynamo asks of the class.
+    asks = dict_of(type(cls)).get("__instancecheck__")
+    if (
+        isinstance(arg, UserDefinedObjectVariable)
+        and isinstance(asks, FunctionType)
+        and not of_torch(asks.__code__.co_filename)
+        and type(cls) is not abc.ABCMeta  # it looks at the class
+    ):
+        if asks.__module__ not in ("typing", "typing_extensions"):
+            stop(
+                f"isinstance() of {cls.__qualname__}, whose class has an __instancecheck__ of its own,",
+                "Ask for what it looks at.",
+            )
+        elif attribute(cls, "_is_protocol") and arg.source is not None:
+            for name in typing._get_protocol_attrs(cls):  # type: ignore[attr-defined]
+                guard_on_attribute(arg.source, name)
+                if name in dict_of(arg.value):  # None is no method
+                    install_guard(AttrSource(arg.source, name).make_guard(GuardBuilder.TYPE_MATCH))
+    return own(self, tx, arg, isinstance_type_var)
 
 
-def _dict_contains(own: Callable[..., Any]) -> Callable[..., Any]:
+def _dict_contains(self: Any, tx: Any, args: Any, *, own: Any) -> None:
     """Of an object's own dict dynamo guards nothing, because it knows what the trace does to it; but not what
     has been done to it before the call."""
     from torch._dynamo.variables.dicts import ConstDictVariable
 
-    def install_dict_contains_guard(self: Any, tx: Any, args: Any) -> None:
-        own(self, tx, args)
-        (key,), _ = constants(args[:1], {}) or ((None,), {})
-        there = key in dict_of(_held(self.items.item, "value"))
-        if there is (args[0] in self):  # else it is the trace's own doing
-            ConstDictVariable.install_dict_contains_guard(self, tx, args)
-
-    return install_dict_contains_guard
+    own(self, tx, args)
+    (key,), _ = constants(args[:1], {}) or ((None,), {})
+    there = key in dict_of(_held(self.items.item, "value"))
+    if there is (args[0] in self):  # else it is the trace's own doing
+        ConstDictVariable.install_dict_contains_guard(self, tx, args)
 
 
-def _dict_keys(own: Callable[..., Any]) -> Callable[..., Any]:
+def _dict_keys(self: Any, *, own: Any) -> None:
     from torch._dynamo.variables.dicts import ConstDictVariable
 
-    def install_dict_keys_match_guard(self: Any) -> None:
-        own(self)
-        ConstDictVariable.install_dict_keys_match_guard(self)
-
-    return install_dict_keys_match_guard
+    own(self)
+    ConstDictVariable.install_dict_keys_match_guard(self)
 
 
-def _dict_copied(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "copy":
-            self.install_dict_keys_match_guard()
-        return own(self, tx, name, args, kwargs)
-
-    return call_method
+def _dict_copied(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
+    if name == "copy":
+        self.install_dict_keys_match_guard()
+    return own(self, tx, name, args, kwargs)
 
 
-def _key_of_dict(own: Callable[..., Any]) -> Callable[..., Any]:
+def _key_of_dict(self: Any, tx: Any, key: Any, *, own: Any) -> Any:
     """The same, where dynamo only answers which keys are there: each answer is one guard."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import AttrSource
 
-    def has_key_in_generic_dict(self: Any, tx: Any, key: Any) -> Any:
-        there = own(self, tx, key)
-        if self.source is not None and not tx.output.side_effects.has_pending_mutation_of_attr(self, key):
-            asked = functools.partial(GuardBuilder.DICT_CONTAINS, key=key, invert=not there)
-            install_guard(AttrSource(self.source, "__dict__").make_guard(asked))
-        return there
-
-    return has_key_in_generic_dict
+    there = own(self, tx, key)
+    if self.source is not None and not tx.output.side_effects.has_pending_mutation_of_attr(self, key):
+        asked = functools.partial(GuardBuilder.DICT_CONTAINS, key=key, invert=not there)
+        install_guard(AttrSource(self.source, "__dict__").make_guard(asked))
+    return there

@@ -39,27 +39,24 @@ def made_anew() -> None:
     BuiltinVariable._binop_handlers.cache_clear()
 
 
-def _making(watched: dict[Any, Callable[..., None]]) -> Callable[..., Callable[..., Any]]:
-    def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
-        def _make_handler(fn: Any, arg_types: Any, has_kwargs: bool) -> Any:
-            handler = own(fn, arg_types, has_kwargs)
-            look = watched.get(fn)
-            if look is None and fn is not operator.getitem:
-                return handler
+def _making(watched: dict[Any, Callable[..., None]]) -> Callable[..., Any]:
+    def make_handler(fn: Any, arg_types: Any, has_kwargs: bool, *, own: Any) -> Any:
+        handler = own(fn, arg_types, has_kwargs)
+        look = watched.get(fn)
+        if look is None and fn is not operator.getitem:
+            return handler
 
-            def handle(tx: Any, args: Any, kwargs: Any) -> Any:
-                if look is None and len(args) == 2:
-                    _member_asked_for(*args)
-                result = handler(tx, args, kwargs)
-                if look is not None:
-                    look(fn, tx, args, result)
-                return result
+        def handle(tx: Any, args: Any, kwargs: Any) -> Any:
+            if look is None and len(args) == 2:
+                _member_asked_for(*args)
+            result = handler(tx, args, kwargs)
+            if look is not None:
+                look(fn, tx, args, result)
+            return result
 
-            return handle
+        return handle
 
-        return _make_handler
-
-    return wrapper
+    return make_handler
 
 
 def _hashed(fn: Any, tx: Any, args: Any, result: Any) -> None:

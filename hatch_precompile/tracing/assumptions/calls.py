@@ -54,83 +54,62 @@ def _same(one: Call, other: Call) -> bool:
     return repr((one.args, one.kwargs)) == repr((other.args, other.kwargs))
 
 
-def _torch_function(own: Callable[..., Any]) -> Callable[..., Any]:
+def _torch_function(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
     from torch._dynamo.variables.torch import constant_fold_functions, tracing_state_functions
 
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        function = self.value
-        result = own(self, tx, args, kwargs)
-        if not result.is_python_constant() or function in tracing_state_functions():
-            return result
-        if getattr(function, "__module__", "") == "math" or function is torch.jit.annotate:
-            return result  # the latter is its last argument
-        # What else gives nothing sets something, for the trace.
-        if function in constant_fold_functions or not result.is_constant_none():
-            _record(function, args, kwargs, result, state=True)
+    function = self.value
+    result = own(self, tx, args, kwargs)
+    if not result.is_python_constant() or function in tracing_state_functions():
         return result
+    if getattr(function, "__module__", "") == "math" or function is torch.jit.annotate:
+        return result  # the latter is its last argument
+    # What else gives nothing sets something, for the trace.
+    if function in constant_fold_functions or not result.is_constant_none():
+        _record(function, args, kwargs, result, state=True)
+    return result
 
-    return call_function
 
-
-def _autocast(own: Callable[..., Any]) -> Callable[..., Any]:
+def _autocast(self: Any, tx: Any, *args: Any, own: Any) -> Any:
     """Without a type it takes that which is set for the device, for which torch's compiler asks later."""
-
-    def enter(self: Any, tx: Any, *args: Any) -> Any:
-        device, dtype, enabled, *_ = self.target_values
-        if dtype is None and enabled:
-            ask = torch.get_autocast_dtype
-            _keep(Call(ask, (device,), {}, ask(device), True, where()))
-        return own(self, tx, *args)
-
-    return enter
+    device, dtype, enabled, *_ = self.target_values
+    if dtype is None and enabled:
+        ask = torch.get_autocast_dtype
+        _keep(Call(ask, (device,), {}, ask(device), True, where()))
+    return own(self, tx, *args)
 
 
-def _triton_kernel(own: Callable[..., Any]) -> Callable[..., Any]:
+def _triton_kernel(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
     """A kernel is compiled from its source and what that refers to. Triton has a digest of all of it."""
-
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        steps, kernel = ["cache_key"], self.kernel
-        while not hasattr(kernel, "cache_key"):
-            kernel = kernel.fn  # with @triton.autotune and the like it is inside
-            steps.insert(0, "fn")
-        given = (getattr, tuple(steps), self.kernel)
-        _keep(Call(functools.reduce, given, {}, kernel.cache_key, False, where()))
-        return own(self, tx, args, kwargs)
-
-    return call_function
+    steps, kernel = ["cache_key"], self.kernel
+    while not hasattr(kernel, "cache_key"):
+        kernel = kernel.fn  # with @triton.autotune and the like it is inside
+        steps.insert(0, "fn")
+    given = (getattr, tuple(steps), self.kernel)
+    _keep(Call(functools.reduce, given, {}, kernel.cache_key, False, where()))
+    return own(self, tx, args, kwargs)
 
 
-def _skipped_function(own: Callable[..., Any]) -> Callable[..., Any]:
+def _skipped_function(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
     import importlib.metadata
     import importlib.util
 
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        result = own(self, tx, args, kwargs)
-        if self.value is importlib.util.find_spec:
-            (name, *_), _ = constants(args, kwargs) or ((None,), {})
-            if isinstance(name, str):
-                assumed().installed[name] = not result.is_constant_none()
-        elif self.value is importlib.metadata.version:
-            _record(self.value, args, kwargs, result, state=False)
-        return result  # all else there is matches regular expressions, of constants
-
-    return call_function
+    result = own(self, tx, args, kwargs)
+    if self.value is importlib.util.find_spec:
+        (name, *_), _ = constants(args, kwargs) or ((None,), {})
+        if isinstance(name, str):
+            assumed().installed[name] = not result.is_constant_none()
+    elif self.value is importlib.metadata.version:
+        _record(self.value, args, kwargs, result, state=False)
+    return result  # all else there is matches regular expressions, of constants
 
 
-def _polyfilled_function(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        result = own(self, tx, args, kwargs)
-        # inspect looks as far as recursion may go, and no further.
-        bound = self.fn is sys.getrecursionlimit and in_the_library(tx.f_code.co_filename)
-        if (
-            self.can_constant_fold_through()
-            and getattr(self.fn, "__module__", "") != "builtins"
-            and not bound
-        ):
-            _record(self.fn, args, kwargs, result, state=False)
-        return result
-
-    return call_function
+def _polyfilled_function(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
+    result = own(self, tx, args, kwargs)
+    # inspect looks as far as recursion may go, and no further.
+    bound = self.fn is sys.getrecursionlimit and in_the_library(tx.f_code.co_filename)
+    if self.can_constant_fold_through() and getattr(self.fn, "__module__", "") != "builtins" and not bound:
+        _record(self.fn, args, kwargs, result, state=False)
+    return result
 
 
 # Names that dynamo gave to answers, among the globals of a module. They are there until the process ends.
@@ -142,36 +121,30 @@ def assumed_constants(module_globals: dict[str, Any]) -> set[str]:
     return _assumed.get(module_globals.get("__name__", ""), set())
 
 
-def _assumed_constant(own: Callable[..., Any]) -> Callable[..., Any]:
-    def invoke_and_store_as_constant(tx: Any, fn: Any, name: str, args: Any, kwargs: Any) -> Any:
-        kept: list[Any] = []
-        scope = tx.output.global_scope
-        before = set(scope)
+def _assumed_constant(tx: Any, fn: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
+    kept: list[Any] = []
+    scope = tx.output.global_scope
+    before = set(scope)
 
-        def called(*values: Any, **named: Any) -> Any:
-            kept.append((values, named, fn(*values, **named)))
-            return kept[-1][2]
+    def called(*values: Any, **named: Any) -> Any:
+        kept.append((values, named, fn(*values, **named)))
+        return kept[-1][2]
 
-        result = own(tx, called, name, args, kwargs)
-        _assumed.setdefault(scope.get("__name__", ""), set()).update(scope.keys() - before)
-        for values, named, value in kept:
-            assumed().calls.append(Call(fn, values, named, value, False, where()))
-        return result
-
-    return invoke_and_store_as_constant
+    result = own(tx, called, name, args, kwargs)
+    _assumed.setdefault(scope.get("__name__", ""), set()).update(scope.keys() - before)
+    for values, named, value in kept:
+        assumed().calls.append(Call(fn, values, named, value, False, where()))
+    return result
 
 
-def _dir(own: Callable[..., Any]) -> Callable[..., Any]:
+def _dir(self: Any, tx: Any, arg: Any, *, own: Any) -> Any:
     from torch._dynamo.variables.functions import UserFunctionVariable
 
-    def call_dir(self: Any, tx: Any, arg: Any) -> Any:
-        result = own(self, tx, arg)
-        if result is not None and type(arg) is UserFunctionVariable and arg.source is not None:
-            stop("dir() of a function", "Ask for the attribute, by hasattr().")
-        value = vars(arg).get("value", vars(arg).get("fn"))
-        names = constants([result], {})
-        if value is not None and names is not None:
-            assumed().calls.append(Call(dir, (value,), {}, names[0][0], False, where()))
-        return result
-
-    return call_dir
+    result = own(self, tx, arg)
+    if result is not None and type(arg) is UserFunctionVariable and arg.source is not None:
+        stop("dir() of a function", "Ask for the attribute, by hasattr().")
+    value = vars(arg).get("value", vars(arg).get("fn"))
+    names = constants([result], {})
+    if value is not None and names is not None:
+        assumed().calls.append(Call(dir, (value,), {}, names[0][0], False, where()))
+    return result

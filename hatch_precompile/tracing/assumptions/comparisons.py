@@ -51,49 +51,38 @@ def watch_comparisons(watch: Callable[..., None]) -> None:
         watch(kind, "as_python_constant", _function_taken)
 
 
-def _compared(own: Callable[..., Any]) -> Callable[..., Any]:
+def _compared(*compared: Any, own: Any) -> Any:
     """`a is b`, and what comes to it: `a == b` of objects without an `__eq__`, `a in [b]`. Of numbers and
     text that is the first step of `==` (else builtins.py sees it)."""
     from torch._dynamo.variables import ConstantVariable
 
-    def vt_identity_compare(*compared: Any) -> Any:
-        result = own(*compared)
-        if result is not None and ConstantVariable not in map(type, compared[-2:]):
-            (one if result.as_python_constant() else apart)(*compared[-2:])
-        return result
-
-    return vt_identity_compare
+    result = own(*compared)
+    if result is not None and ConstantVariable not in map(type, compared[-2:]):
+        (one if result.as_python_constant() else apart)(*compared[-2:])
+    return result
 
 
-def _arrays_compared(own: Callable[..., Any]) -> Callable[..., Any]:
+def _arrays_compared(self: Any, tx: Any, left: Any, right: Any, *, own: Any) -> Any:
     """`a is b` of arrays, which are tensors to dynamo, made anew of each."""
-
-    def _comparison_with_tensor(self: Any, tx: Any, left: Any, right: Any) -> Any:
-        result = own(self, tx, left, right)
-        if self.fn in (operator.is_, operator.is_not):
-            (one if result.is_constant_match(self.fn is operator.is_) else apart)(left, right)
-        return result
-
-    return _comparison_with_tensor
+    result = own(self, tx, left, right)
+    if self.fn in (operator.is_, operator.is_not):
+        (one if result.is_constant_match(self.fn is operator.is_) else apart)(left, right)
+    return result
 
 
-def _compared_in_c(own: Callable[..., Any]) -> Callable[..., Any]:
+def _compared_in_c(self: Any, tx: Any, other: Any, op: str, *, own: Any) -> Any:
     """`a == b` of such as dates and bound methods: dynamo compares them itself, and guards their class."""
-
-    def richcompare_impl(self: Any, tx: Any, other: Any, op: str) -> Any:
-        result = own(self, tx, other, op)
-        if (
-            _is_compared_in_c(self, op)
-            and result.is_python_constant()
-            and result.as_python_constant() is not NotImplemented
-        ):
-            stop(
-                f"a comparison with an object of the class {self.python_type_name()}, which C code makes",
-                "Compare its attributes that are numbers or text.",
-            )
-        return result
-
-    return richcompare_impl
+    result = own(self, tx, other, op)
+    if (
+        _is_compared_in_c(self, op)
+        and result.is_python_constant()
+        and result.as_python_constant() is not NotImplemented
+    ):
+        stop(
+            f"a comparison with an object of the class {self.python_type_name()}, which C code makes",
+            "Compare its attributes that are numbers or text.",
+        )
+    return result
 
 
 def _is_compared_in_c(variable: Any, op: str) -> bool:
@@ -111,30 +100,23 @@ def _is_compared_in_c(variable: Any, op: str) -> bool:
     return isinstance(comparison, WrapperDescriptorType) and comparison.__objclass__ is not object
 
 
-def _same_function(own: Callable[..., Any]) -> Callable[..., Any]:
+def _same_function(self: Any, other: Any, *, own: Any) -> bool:
     """Of functions that are looked for, or are keys."""
     from torch._dynamo.variables import functions
 
-    def is_python_equal(self: Any, other: Any) -> bool:
-        result: bool = own(self, other)
-        # A bound method is made anew each time.
-        if type(self) is type(other) is functions.UserFunctionVariable:
-            (one if result else apart)(self, other)
-        return result
-
-    return is_python_equal
+    result: bool = own(self, other)
+    # A bound method is made anew each time.
+    if type(self) is type(other) is functions.UserFunctionVariable:
+        (one if result else apart)(self, other)
+    return result
 
 
-def _function_taken(own: Callable[..., Any]) -> Callable[..., Any]:
+def _function_taken(self: Any, *, own: Any) -> Any:
     """A function itself is constant to dynamo, and its guard asks for the code."""
-
-    def as_python_constant(self: Any) -> Any:
-        function = own(self)
-        if self.source is not None and not is_only_asked():
-            assumed().taken[self.source] = self
-        return function
-
-    return as_python_constant
+    function = own(self)
+    if self.source is not None and not is_only_asked():
+        assumed().taken[self.source] = self
+    return function
 
 
 def constants_apart() -> None:
@@ -152,39 +134,31 @@ def _have_one_code(first: Any, second: Any) -> bool:
     return both_functions and first.__code__.co_code == second.__code__.co_code
 
 
-def _equal_if_same(own: Callable[..., Any]) -> Callable[..., Any]:
+def _equal_if_same(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
     """`a == b` of objects without an `__eq__`, where it does not come to `a is b`."""
-
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        result = own(self, tx, name, args, kwargs)
-        cls: Any = type(self.value)
-        if name == "__eq__" and cls.__eq__ is object.__eq__ and result.is_constant_match(False):
-            apart(self, args[0])
-        return result
-
-    return call_method
+    result = own(self, tx, name, args, kwargs)
+    cls: Any = type(self.value)
+    if name == "__eq__" and cls.__eq__ is object.__eq__ and result.is_constant_match(False):
+        apart(self, args[0])
+    return result
 
 
-def _as_key(own: Callable[..., Any]) -> Callable[..., Any]:
+def _as_key(self: Any, variable: Any, *, own: Any) -> None:
     """What finds its place in a set or a dict by its identity is none of the others there. Of a class or a
     function that is looked for and not there dynamo would make no guard at all."""
-
-    def __init__(self: Any, variable: Any) -> None:  # noqa: N807
-        _realize(variable)
-        own(self, variable)
-        value = object_of(variable) if variable.is_realized() else None
-        cls: Any = type(value)
-        if _is_compared_in_c(variable, "__eq__") and source_of(variable) is not None:
-            stop(
-                f"an object of the class {cls.__qualname__}, which C code compares, as a key",
-                "Take an attribute of it that is a number or text for the key.",
-            )
-        by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
-        if by_identity and value is not None and (source := source_of(variable)) is not None:
-            keep_in_tree(source)
-            assumed().copied[source.name] = id(value)
-
-    return __init__
+    _realize(variable)
+    own(self, variable)
+    value = object_of(variable) if variable.is_realized() else None
+    cls: Any = type(value)
+    if _is_compared_in_c(variable, "__eq__") and source_of(variable) is not None:
+        stop(
+            f"an object of the class {cls.__qualname__}, which C code compares, as a key",
+            "Take an attribute of it that is a number or text for the key.",
+        )
+    by_identity = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+    if by_identity and value is not None and (source := source_of(variable)) is not None:
+        keep_in_tree(source)
+        assumed().copied[source.name] = id(value)
 
 
 def _realize(variable: Any) -> None:

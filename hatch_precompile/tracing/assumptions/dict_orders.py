@@ -53,24 +53,18 @@ def _see_keys(variable: Any) -> None:
     variable.install_dict_keys_match_guard()
 
 
-def _keys_asked_for(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name in _SHOWING_ORDER:
-            _see_keys(self)
-        if name == "__or__":  # in torch 2.11
-            for each in (self, *args):
-                _see_keys_below(each)
-        return own(self, tx, name, args, kwargs)
-
-    return call_method
-
-
-def _keys_seen(own: Callable[..., Any]) -> Callable[..., Any]:
-    def go_through(self: Any, tx: Any) -> Any:
+def _keys_asked_for(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
+    if name in _SHOWING_ORDER:
         _see_keys(self)
-        return own(self, tx)
+    if name == "__or__":  # in torch 2.11
+        for each in (self, *args):
+            _see_keys_below(each)
+    return own(self, tx, name, args, kwargs)
 
-    return go_through
+
+def _keys_seen(self: Any, tx: Any, *, own: Any) -> Any:
+    _see_keys(self)
+    return own(self, tx)
 
 
 def _see_keys_below(variable: Any) -> None:
@@ -81,68 +75,45 @@ def _see_keys_below(variable: Any) -> None:
         _see_keys(below)
 
 
-def _keys_seen_below(own: Callable[..., Any]) -> Callable[..., Any]:
-    def repr_impl(self: Any, tx: Any) -> Any:
-        _see_keys_below(self)
-        return own(self, tx)
-
-    return repr_impl
+def _keys_seen_below(self: Any, tx: Any, *, own: Any) -> Any:
+    _see_keys_below(self)
+    return own(self, tx)
 
 
-def _keys_joined(own: Callable[..., Any]) -> Callable[..., Any]:
-    def nb_or_impl(self: Any, tx: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
-        for each in (self, other):
-            _see_keys_below(each)
-        return own(self, tx, other, *args, **kwargs)
-
-    return nb_or_impl
+def _keys_joined(self: Any, tx: Any, other: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
+    for each in (self, other):
+        _see_keys_below(each)
+    return own(self, tx, other, *args, **kwargs)
 
 
-def _keys_in_repr(own: Callable[..., Any]) -> Callable[..., Any]:
-    def debug_repr(self: Any) -> Any:
-        if called_from("call_repr"):
-            _see_keys(self)
-        return own(self)
-
-    return debug_repr
-
-
-def _keys_added(own: Callable[..., Any]) -> Callable[..., Any]:
-    """`[*d]`, a call's `*d` and `extend` come here, each with the dict itself."""
-
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "extend" and args:
-            _see_keys_below(args[0])
-        return own(self, tx, name, args, kwargs)
-
-    return call_method
-
-
-def _keys_of_operand(own: Callable[..., Any]) -> Callable[..., Any]:
-    """Those of a dict that is given to a method of a set"""
-
-    def _operand_keys(self: Any, tx: Any, operand: Any) -> Any:
-        _see_keys_below(operand)
-        return own(self, tx, operand)
-
-    return _operand_keys
-
-
-def _keys_taken(own: Callable[..., Any]) -> Callable[..., Any]:
-    def as_python_constant(self: Any) -> Any:
-        frame = called_from("constant_fold_handler", "call_format")
-        if frame is not None and (frame.f_code.co_name == "call_format" or frame.f_locals.get("fn") in WORDS):
-            _see_keys(self)
-        elif not isinstance(self, torch_name("set")) and not is_only_asked():
-            self.install_dict_keys_match_guard()
-        return own(self)
-
-    return as_python_constant
-
-
-def _keys_given_out(own: Callable[..., Any]) -> Callable[..., Any]:
-    def reconstruct(self: Any, codegen: Any) -> Any:
+def _keys_in_repr(self: Any, *, own: Any) -> Any:
+    if called_from("call_repr"):
         _see_keys(self)
-        return own(self, codegen)
+    return own(self)
 
-    return reconstruct
+
+def _keys_added(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
+    """`[*d]`, a call's `*d` and `extend` come here, each with the dict itself."""
+    if name == "extend" and args:
+        _see_keys_below(args[0])
+    return own(self, tx, name, args, kwargs)
+
+
+def _keys_of_operand(self: Any, tx: Any, operand: Any, *, own: Any) -> Any:
+    """Those of a dict that is given to a method of a set"""
+    _see_keys_below(operand)
+    return own(self, tx, operand)
+
+
+def _keys_taken(self: Any, *, own: Any) -> Any:
+    frame = called_from("constant_fold_handler", "call_format")
+    if frame is not None and (frame.f_code.co_name == "call_format" or frame.f_locals.get("fn") in WORDS):
+        _see_keys(self)
+    elif not isinstance(self, torch_name("set")) and not is_only_asked():
+        self.install_dict_keys_match_guard()
+    return own(self)
+
+
+def _keys_given_out(self: Any, codegen: Any, *, own: Any) -> Any:
+    _see_keys(self)
+    return own(self, codegen)

@@ -56,16 +56,13 @@ def watch_executed(watch: Callable[..., None]) -> None:
     watch(FakeTensorMode, "dispatch", _dispatch)
 
 
-def _run(own: Callable[..., Any]) -> Callable[..., Any]:
+def _run(self: Any, *, own: Any) -> Any:
     from torch._dynamo.symbolic_convert import InliningInstructionTranslator
 
-    def run(self: Any) -> Any:
-        if isinstance(self, InliningInstructionTranslator):
-            return own(self)  # below one that is watched
-        with _noting_what_runs(run.__code__):
-            return own(self)
-
-    return run
+    if isinstance(self, InliningInstructionTranslator):
+        return own(self)  # below one that is watched
+    with _noting_what_runs(sys._getframe().f_code):
+        return own(self)
 
 
 @contextlib.contextmanager
@@ -107,50 +104,38 @@ def _all_traced(output_graph: Any) -> None:
     guard_what_was_found(output_graph.root_tx)
 
 
-def _traced(own: Callable[..., Any]) -> Callable[..., Any]:
+def _traced(self: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
     """What is called when all is traced, and guards are still to be made: also where there is no graph."""
-
-    def run_compiler_collective(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _all_traced(self)
-        return own(self, *args, **kwargs)
-
-    return run_compiler_collective
+    _all_traced(self)
+    return own(self, *args, **kwargs)
 
 
-def _compile(own: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(self: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
     """Inductor takes operators, and knows nothing of the program. It is not made slower by our looking."""
-
-    def call_user_compiler(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _all_traced(self)
-        before = sys.getprofile()
-        sys.setprofile(None)
-        try:
-            return own(self, *args, **kwargs)
-        finally:
-            sys.setprofile(before)
-
-    return call_user_compiler
+    _all_traced(self)
+    before = sys.getprofile()
+    sys.setprofile(None)
+    try:
+        return own(self, *args, **kwargs)
+    finally:
+        sys.setprofile(before)
 
 
 _TORCHS_OPERATORS = {"aten", "higher_order", "prim", "prims"}
 
 
-def _dispatch(own: Callable[..., Any]) -> Callable[..., Any]:
+def _dispatch(self: Any, operator: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
     """Of an operator of others the graph has what its schema says: default values, what it changes; and what
     its functions for shapes and gradients do. Those that only a backward needs run when nobody watches."""
-
-    def dispatch(self: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
-        if operator.namespace not in _TORCHS_OPERATORS:
-            assumed().operators[str(operator)] = str(operator._schema)
-            for function in (*_for_shapes(operator), *_for_gradients(sys._getframe(1))):
-                _add(function)
-        if torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ()) and not _drops_nothing(
-            operator, args, kwargs
-        ):
-            assumed().draws = True
-        return own(self, operator, *args, **kwargs)
-
-    return dispatch
+    if operator.namespace not in _TORCHS_OPERATORS:
+        assumed().operators[str(operator)] = str(operator._schema)
+        for function in (*_for_shapes(operator), *_for_gradients(sys._getframe(1))):
+            _add(function)
+    if torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ()) and not _drops_nothing(
+        operator, args, kwargs
+    ):
+        assumed().draws = True
+    return own(self, operator, *args, **kwargs)
 
 
 def _drops_nothing(operator: Any, args: Any, kwargs: Any) -> bool:

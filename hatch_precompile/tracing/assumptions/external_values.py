@@ -33,51 +33,37 @@ def watch_wrapped(watch: Callable[..., None]) -> None:
     watch(misc.RandomClassVariable, "call_function", _generator)
 
 
-def _guarded_source(_: Any) -> Callable[..., Any]:
+def _guarded_source(base: Any, *, own: Any) -> Any:
     """Signatures and annotations are guarded as everything else is."""
-
-    def place(base: Any) -> Any:
-        return base
-
-    return place
+    return base
 
 
-def _drawn(own: Callable[..., Any]) -> Callable[..., Any]:
+def _drawn(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
     """Dynamo draws while it traces, and its guard asks for the class."""
-
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if self.source is not None and name != "seed":
-            stop(
-                f"{name}() of a random.Random that was made elsewhere",
-                "Call the functions of the module random, or give what they return.",
-            )
-        return own(self, tx, name, args, kwargs)
-
-    return call_method
+    if self.source is not None and name != "seed":
+        stop(
+            f"{name}() of a random.Random that was made elsewhere",
+            "Call the functions of the module random, or give what they return.",
+        )
+    return own(self, tx, name, args, kwargs)
 
 
-def _generator(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if not args or args[0].is_constant_none():
-            stop("random.Random() without a seed", "Give it one.")
-        return own(self, tx, args, kwargs)
-
-    return call_function
+def _generator(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
+    if not args or args[0].is_constant_none():
+        stop("random.Random() without a seed", "Give it one.")
+    return own(self, tx, args, kwargs)
 
 
-def _wrapped(own: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped(self: Any, value: Any, *, own: Any) -> Any:
     from torch._dynamo.guards import install_guard
 
-    def _wrap(self: Any, value: Any) -> Any:
-        source = self.source
-        result = own(self, value)
-        if has_guards(source):
-            if is_nan(value):
-                assumed().taken[source] = result
-            install_guard(*_lacking(value, source, self.tx.output.root_tx))
-        return result
-
-    return _wrap
+    source = self.source
+    result = own(self, value)
+    if has_guards(source):
+        if is_nan(value):
+            assumed().taken[source] = result
+        install_guard(*_lacking(value, source, self.tx.output.root_tx))
+    return result
 
 
 def _lacking(value: Any, source: Any, frame: Any) -> Iterator[Any]:

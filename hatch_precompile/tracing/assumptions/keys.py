@@ -119,23 +119,20 @@ def _note_plain(items: dict[Any, Any], key: Any) -> None:
             note_found(found)
 
 
-def _same_key(own: Callable[..., Any]) -> Callable[..., Any]:
+def _same_key(self: Any, other: Any, *, own: Any) -> Any:
     """Dynamo finds a class or a function among the keys and does not guard that it is there, but only what
     lies at its place. Where its variable is realized, it does."""
     from torch._dynamo.source import is_from_skip_guard_source
 
-    def __eq__(self: Any, other: Any) -> Any:  # noqa: N807
-        same = own(self, other)
-        if same is True and self.vt is not other.vt:
-            for variable in (self.vt, other.vt):
-                # Of what the standard library's modules have dynamo takes all for constant.
-                if not (variable.source and is_from_skip_guard_source(variable.source)):
-                    variable.realize()
-            if all(each.is_realized() and _by_identity(each) for each in (self.vt, other.vt)):
-                one(self.vt, other.vt)
-        return same
-
-    return __eq__
+    same = own(self, other)
+    if same is True and self.vt is not other.vt:
+        for variable in (self.vt, other.vt):
+            # Of what the standard library's modules have dynamo takes all for constant.
+            if not (variable.source and is_from_skip_guard_source(variable.source)):
+                variable.realize()
+        if all(each.is_realized() and _by_identity(each) for each in (self.vt, other.vt)):
+            one(self.vt, other.vt)
+    return same
 
 
 def _by_identity(variable: Any) -> bool:
@@ -146,37 +143,27 @@ def _by_identity(variable: Any) -> bool:
     return found is object.__eq__
 
 
-def _taken_by_place(own: Callable[..., Any]) -> Callable[..., Any]:
-    def reconstruct(self: Any, codegen: Any) -> Any:
-        for asked in assumed().asked:
-            if asked.source == self.base:
-                asked.whole = True
-        return own(self, codegen)
-
-    return reconstruct
-
-
-def _derived_dict(own: Callable[..., Any]) -> Callable[..., Any]:
-    def __init__(self: Any, value: Any, dict_vt: Any = None, **kwargs: Any) -> None:  # noqa: N807
-        own(self, value, dict_vt, **kwargs)
-        # Those are Python's own, and guarded as plain ones are.
-        derived = type(value) not in (OrderedDict, defaultdict)
-        if dict_vt is not None and self.source is not None and derived:
-            plain = all(type(key) in _PLAIN for key in dict.keys(value))
-            asked = Asked(value, self.source, whole=not plain)
-            dict_vt.__dict__[_NOTE] = asked
-            assumed().asked.append(asked)
-
-    return __init__
-
-
-def _cloned(own: Callable[..., Any]) -> Callable[..., Any]:
-    """What is asked of the clone is not noted."""
-
-    def clone(self: Any, **kwargs: Any) -> Any:
-        asked = self.__dict__.pop(_NOTE, None)
-        if asked is not None:
+def _taken_by_place(self: Any, codegen: Any, *, own: Any) -> Any:
+    for asked in assumed().asked:
+        if asked.source == self.base:
             asked.whole = True
-        return own(self, **kwargs)
+    return own(self, codegen)
 
-    return clone
+
+def _derived_dict(self: Any, value: Any, dict_vt: Any = None, *, own: Any, **kwargs: Any) -> None:
+    own(self, value, dict_vt, **kwargs)
+    # Those are Python's own, and guarded as plain ones are.
+    derived = type(value) not in (OrderedDict, defaultdict)
+    if dict_vt is not None and self.source is not None and derived:
+        plain = all(type(key) in _PLAIN for key in dict.keys(value))
+        asked = Asked(value, self.source, whole=not plain)
+        dict_vt.__dict__[_NOTE] = asked
+        assumed().asked.append(asked)
+
+
+def _cloned(self: Any, *, own: Any, **kwargs: Any) -> Any:
+    """What is asked of the clone is not noted."""
+    asked = self.__dict__.pop(_NOTE, None)
+    if asked is not None:
+        asked.whole = True
+    return own(self, **kwargs)

@@ -43,22 +43,18 @@ def modules_with(name: str) -> list[ModuleType]:
     return [sys.modules[key] for key, own in modules() if key.startswith(below) and name in own]
 
 
-def _attribute_of_object(own: Callable[..., Any]) -> Callable[..., Any]:
+def _attribute_of_object(self: Any, tx: Any, name: str, *, own: Any) -> Any:
     """An object's `__dict__` comes before what its class has, unless that is a data descriptor, and both come
     before `__getattr__`, which answers for registered modules, parameters and buffers."""
-
-    def generic_getattr(self: Any, tx: Any, name: str) -> Any:
-        looked_up = self.source is not None and name not in ("__class__", "__dict__")
-        if looked_up and not _changed_by_trace(self, tx, name):
-            cls = type(self.value)
-            place, of_class = _of_class(cls, name)
-            _not_of_classes(cls, place, name)
-            shadowing = not inspect.isdatadescriptor(of_class) and _has_dict(self.value)
-            if shadowing and name not in self.value.__dict__:
-                _not_its_own(self.source, name)
-        return own(self, tx, name)
-
-    return generic_getattr
+    looked_up = self.source is not None and name not in ("__class__", "__dict__")
+    if looked_up and not _changed_by_trace(self, tx, name):
+        cls = type(self.value)
+        place, of_class = _of_class(cls, name)
+        _not_of_classes(cls, place, name)
+        shadowing = not inspect.isdatadescriptor(of_class) and _has_dict(self.value)
+        if shadowing and name not in self.value.__dict__:
+            _not_its_own(self.source, name)
+    return own(self, tx, name)
 
 
 def _has_dict(value: Any) -> bool:
@@ -66,21 +62,17 @@ def _has_dict(value: Any) -> bool:
     return bool(type(value).__dictoffset__) and type(attribute(value, "__dict__")) is dict
 
 
-def _above(own: Callable[..., Any]) -> Callable[..., Any]:
+def _above(self: Any, tx: Any, name: str, *, own: Any) -> Any:
     """What `super()` finds in a base, none of those before it has."""
-
-    def _resolved_getattr_and_source(self: Any, tx: Any, name: str) -> Any:
-        result = own(self, tx, name)
-        cls = self.objvar.python_type()
-        bases = (self.objvar.value if issubclass(cls, type) else cls).__mro__
-        start = self.typevar.as_python_constant()
-        for base in bases[bases.index(start) + 1 :] if start in bases else ():
-            if name in vars(base):
-                break
-            _not_of_classes(base, 1, name)
-        return result
-
-    return _resolved_getattr_and_source
+    result = own(self, tx, name)
+    cls = self.objvar.python_type()
+    bases = (self.objvar.value if issubclass(cls, type) else cls).__mro__
+    start = self.typevar.as_python_constant()
+    for base in bases[bases.index(start) + 1 :] if start in bases else ():
+        if name in vars(base):
+            break
+        _not_of_classes(base, 1, name)
+    return result
 
 
 def _of_class(cls: type, name: str) -> tuple[int, Any]:
@@ -111,18 +103,13 @@ def _not_of_classes(cls: type, count: int, name: str) -> None:
         assumed().lacking.setdefault((cls, count), set()).add(name)
 
 
-def _registered(own: Callable[..., Any]) -> Callable[..., Any]:
+def _registered(self: Any, tx: Any, field: str, name_vt: Any, *, own: Any) -> Any:
     """Torch's `Module.__getattr__`, as dynamo does it: one dict after the other."""
-
     look_up = way("an attribute of most things")
-
-    def getattr_helper(self: Any, tx: Any, field: str, name_vt: Any) -> Any:
-        found = own(self, tx, field, name_vt)
-        if found is None:
-            _without_key(_plain_dict(getattr(self, look_up)(tx, field).realize()), tx, name_vt)
-        return found
-
-    return getattr_helper
+    found = own(self, tx, field, name_vt)
+    if found is None:
+        _without_key(_plain_dict(getattr(self, look_up)(tx, field).realize()), tx, name_vt)
+    return found
 
 
 def _plain_dict(variable: Any) -> Any:
@@ -135,16 +122,12 @@ def _without_key(variable: Any, tx: Any, key: Any) -> None:
     variable.install_dict_contains_guard(tx, [key])
 
 
-def _raised(own: Callable[..., Any]) -> Callable[..., Any]:
+def _raised(exc_type: type[BaseException], tx: Any, *, own: Any, **given: Any) -> Any:
     """What dynamo raises in the traced code's place, for a name or a key that is not there."""
-
-    def raise_observed_exception(exc_type: type[BaseException], tx: Any, **given: Any) -> Any:
-        if issubclass(exc_type, (AttributeError, KeyError)):
-            frame = sys._getframe(1)
-            _missed(exc_type, tx, frame.f_code.co_name, frame.f_locals)
-        return own(exc_type, tx, **given)
-
-    return raise_observed_exception
+    if issubclass(exc_type, (AttributeError, KeyError)):
+        frame = sys._getframe(1)
+        _missed(exc_type, tx, frame.f_code.co_name, frame.f_locals)
+    return own(exc_type, tx, **given)
 
 
 def _missed(kind: type[BaseException], tx: Any, function: str, asked: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ def watching_assumptions() -> Iterator[None]:
     """For the length of the block, `assumed_in` knows what each trace took for constant."""
     with contextlib.ExitStack() as stack:
 
-        def watch(owner: Any, name: str, wrapper: Callable[..., Callable[..., Any]]) -> None:
+        def watch(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
             # One version of torch has a method where another inherits it.
             places = [place for place in getattr(owner, "__mro__", (owner,)) if name in vars(place)]
             if not places:
@@ -60,8 +60,7 @@ def watching_assumptions() -> Iterator[None]:
                 )
             owner = places[0]
             raw = vars(owner)[name]
-            own = getattr(owner, name)
-            wrapped = functools.wraps(own)(wrapper(own))
+            wrapped = _around(getattr(owner, name), name, wrapper)
             setattr(owner, name, staticmethod(wrapped) if isinstance(raw, staticmethod) else wrapped)
             stack.callback(setattr, owner, name, raw)
 
@@ -85,6 +84,15 @@ def watching_assumptions() -> Iterator[None]:
         yield
 
 
+def _around(own: Callable[..., Any], name: str, wrapper: Any) -> Callable[..., Any]:
+    """A function in another's place, which gets that one as `own`. It has one frame, of the other's name:
+    torch's functions and those here look at who has called them."""
+    code = wrapper.__code__.replace(co_name=name)
+    made = FunctionType(code, wrapper.__globals__, None, wrapper.__defaults__, wrapper.__closure__)
+    made.__kwdefaults__ = {"own": own}
+    return functools.wraps(own)(made)
+
+
 def _watch_code(watch: Callable[..., None]) -> None:
     from torch._dynamo import symbolic_convert
     from torch._dynamo.variables import functions, nn_module, user_defined
@@ -105,18 +113,15 @@ def _watch_code(watch: Callable[..., None]) -> None:
         watch(module, "is_wrapper_or_member_descriptor", _descriptor)
 
 
-def _inlining(own: Callable[..., Any]) -> Callable[..., Any]:
-    def build_inline_tracer(parent: Any, func: Any, args: Any, kwargs: Any, **more: Any) -> Any:
-        function = getattr(func, "fn", None)
-        if isinstance(function, FunctionType):
-            found = assumed()
-            guarded = func.get_source() is not None
-            found.functions[function] = found.functions.get(function, True) and guarded
-            if function in vars(os._Environ).values():
-                _environment(function, args)
-        return own(parent, func, args, kwargs, **more)
-
-    return build_inline_tracer
+def _inlining(parent: Any, func: Any, args: Any, kwargs: Any, *, own: Any, **more: Any) -> Any:
+    function = getattr(func, "fn", None)
+    if isinstance(function, FunctionType):
+        found = assumed()
+        guarded = func.get_source() is not None
+        found.functions[function] = found.functions.get(function, True) and guarded
+        if function in vars(os._Environ).values():
+            _environment(function, args)
+    return own(parent, func, args, kwargs, **more)
 
 
 def _environment(method: FunctionType, args: Any) -> None:
@@ -126,87 +131,62 @@ def _environment(method: FunctionType, args: Any) -> None:
         stop("a variable of the environment whose name is not a constant", "Write its name in the code.")
 
 
-def _descriptor(own: Callable[..., Any]) -> Callable[..., Any]:
+def _descriptor(value: Any, *, own: Any) -> bool:
     """A method of a class in C has no guard, as nothing changes it: another one may stand in its place. One
     that is bound is another object each time."""
-
-    def is_wrapper_or_member_descriptor(value: Any) -> bool:
-        return isinstance(value, MethodWrapperType) and bool(own(value))
-
-    return is_wrapper_or_member_descriptor
+    return isinstance(value, MethodWrapperType) and bool(own(value))
 
 
-def _standard_globals(own: Callable[..., Any]) -> Callable[..., Any]:
-    def get_globals_source_and_value(self: Any, name: str) -> Any:
-        found = own(self, name)
-        module = self.f_globals.get("__name__", "")
-        if type(found[2]).__name__ == "SkipGuardSource":
-            assumed().names.setdefault((module, name), where())
-        return found
-
-    return get_globals_source_and_value
+def _standard_globals(self: Any, name: str, *, own: Any) -> Any:
+    found = own(self, name)
+    module = self.f_globals.get("__name__", "")
+    if type(found[2]).__name__ == "SkipGuardSource":
+        assumed().names.setdefault((module, name), where())
+    return found
 
 
-def _builtin(own: Callable[..., Any]) -> Callable[..., Any]:
-    def load_builtin_from_argval(self: Any, argval: str) -> Any:
-        assumed().builtins.add((self.f_globals.get("__name__", ""), argval))
-        return own(self, argval)
-
-    return load_builtin_from_argval
+def _builtin(self: Any, argval: str, *, own: Any) -> Any:
+    assumed().builtins.add((self.f_globals.get("__name__", ""), argval))
+    return own(self, argval)
 
 
-def _class(own: Callable[..., Any]) -> Callable[..., Any]:
-    def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
-        own(self, value, **kwargs)
-        assumed().classes[value] = None
-
-    return __init__
+def _class(self: Any, value: Any, *, own: Any, **kwargs: Any) -> None:
+    own(self, value, **kwargs)
+    assumed().classes[value] = None
 
 
-def _named_tuple(own: Callable[..., Any]) -> Callable[..., Any]:
+def _named_tuple(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
     """Dynamo fills in the fields that are not given, without a guard on what they are."""
     from torch._dynamo.source import AttrSource, DictGetItemSource
     from torch._dynamo.variables.base import VariableTracker
 
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        defaults = getattr(self.value, "_field_defaults", {}) if issubclass(self.value, tuple) else {}
-        fields = getattr(self.value, "_fields", ())[len(args) :]
-        for name in [name for name in fields if name in defaults and name not in kwargs]:
-            if self.source is not None:
-                source = DictGetItemSource(AttrSource(self.source, "_field_defaults"), name)
-                kwargs = {**kwargs, name: VariableTracker.build(tx, defaults[name], source)}
-        return own(self, tx, args, kwargs)
-
-    return call_function
+    defaults = getattr(self.value, "_field_defaults", {}) if issubclass(self.value, tuple) else {}
+    fields = getattr(self.value, "_fields", ())[len(args) :]
+    for name in [name for name in fields if name in defaults and name not in kwargs]:
+        if self.source is not None:
+            source = DictGetItemSource(AttrSource(self.source, "_field_defaults"), name)
+            kwargs = {**kwargs, name: VariableTracker.build(tx, defaults[name], source)}
+    return own(self, tx, args, kwargs)
 
 
-def _instance(own: Callable[..., Any]) -> Callable[..., Any]:
+def _instance(self: Any, value: Any, *, own: Any, **kwargs: Any) -> None:
     from torch._dynamo.source import is_from_skip_guard_source
 
-    def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
-        own(self, value, **kwargs)
-        found = assumed()
-        found.classes[type(value)] = None
-        made_here = self.mutation_type is not None  # an object of the trace's own, or a copy
-        unguarded = self.source is None or is_from_skip_guard_source(self.source)
-        if unguarded and not made_here:
-            found.objects[id(value)] = value
-
-    return __init__
+    own(self, value, **kwargs)
+    found = assumed()
+    found.classes[type(value)] = None
+    made_here = self.mutation_type is not None  # an object of the trace's own, or a copy
+    unguarded = self.source is None or is_from_skip_guard_source(self.source)
+    if unguarded and not made_here:
+        found.objects[id(value)] = value
 
 
-def _constant_like(own: Callable[..., Any]) -> Callable[..., Any]:
-    def __init__(self: Any, value: Any, **kwargs: Any) -> None:  # noqa: N807
-        own(self, value, **kwargs)
-        if self.source is None:
-            assumed().objects[id(value)] = value
-
-    return __init__
+def _constant_like(self: Any, value: Any, *, own: Any, **kwargs: Any) -> None:
+    own(self, value, **kwargs)
+    if self.source is None:
+        assumed().objects[id(value)] = value
 
 
-def _module_call(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        assumed().called[id(self.value)] = self.value
-        return own(self, tx, args, kwargs)
-
-    return call_function
+def _module_call(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
+    assumed().called[id(self.value)] = self.value
+    return own(self, tx, args, kwargs)

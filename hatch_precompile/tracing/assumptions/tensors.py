@@ -46,46 +46,37 @@ def watch_tensors(watch: Callable[..., None]) -> None:
     watch(builtin.BuiltinVariable, "call_isinstance", _isinstance)
 
 
-def _attribute(own: Callable[..., Any]) -> Callable[..., Any]:
+def _attribute(self: Any, tx: Any, name: str, *, own: Any) -> Any:
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import AttrSource
 
-    def var_getattr(self: Any, tx: Any, name: str) -> Any:
-        result = own(self, tx, name)
-        of_c = isinstance(vars(torch._C.TensorBase).get(name), GetSetDescriptorType)
-        if name == "_base" and self.source is None:  # a view made in the trace has that of its tensor
-            stop("the base of a view", "Ask the tensor itself.")
-        if has_guards(self.source) and of_c and name not in _GUARDED:
-            asked = GuardBuilder.CONSTANT_MATCH if result.is_python_constant() else GuardBuilder.TYPE_MATCH
-            install_guard(AttrSource(self.source, name).make_guard(asked))
-        return result
-
-    return var_getattr
+    result = own(self, tx, name)
+    of_c = isinstance(vars(torch._C.TensorBase).get(name), GetSetDescriptorType)
+    if name == "_base" and self.source is None:  # a view made in the trace has that of its tensor
+        stop("the base of a view", "Ask the tensor itself.")
+    if has_guards(self.source) and of_c and name not in _GUARDED:
+        asked = GuardBuilder.CONSTANT_MATCH if result.is_python_constant() else GuardBuilder.TYPE_MATCH
+        install_guard(AttrSource(self.source, name).make_guard(asked))
+    return result
 
 
-def _storage(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "size":
-            stop("the size of a tensor's storage", "Ask for the tensor's own size.")
-        return own(self, tx, name, args, kwargs)
-
-    return call_method
+def _storage(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
+    if name == "size":
+        stop("the size of a tensor's storage", "Ask for the tensor's own size.")
+    return own(self, tx, name, args, kwargs)
 
 
-def _isinstance(own: Callable[..., Any]) -> Callable[..., Any]:
+def _isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any, *, own: Any) -> Any:
     """Whether a tensor is a parameter or a buffer may be a mark that it has."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import AttrSource
     from torch._dynamo.variables.tensor import TensorVariable
 
-    def call_isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
-        if isinstance(arg, TensorVariable) and has_guards(arg.source):
-            ((asked,), _) = constants([isinstance_type_var], {}) or (((),), {})
-            for kind in asked if type(asked) is tuple else (asked,):
-                if mark := _MARKS.get(kind):
-                    guard_on_attribute(arg.source, mark)
-                    if mark in dict_of(value_of(arg.source, tx.output.root_tx)):
-                        install_guard(AttrSource(arg.source, mark).make_guard(GuardBuilder.CONSTANT_MATCH))
-        return own(self, tx, arg, isinstance_type_var)
-
-    return call_isinstance
+    if isinstance(arg, TensorVariable) and has_guards(arg.source):
+        ((asked,), _) = constants([isinstance_type_var], {}) or (((),), {})
+        for kind in asked if type(asked) is tuple else (asked,):
+            if mark := _MARKS.get(kind):
+                guard_on_attribute(arg.source, mark)
+                if mark in dict_of(value_of(arg.source, tx.output.root_tx)):
+                    install_guard(AttrSource(arg.source, mark).make_guard(GuardBuilder.CONSTANT_MATCH))
+    return own(self, tx, arg, isinstance_type_var)

@@ -25,12 +25,9 @@ def watch_found(watch: Callable[..., None]) -> None:
     watch(InstructionTranslatorBase, "push", _pushed)
 
 
-def _pushed(own: Callable[..., Any]) -> Callable[..., Any]:
-    def push(self: Any, variable: Any) -> None:
-        note_found(variable)
-        own(self, variable)
-
-    return push
+def _pushed(self: Any, variable: Any, *, own: Any) -> None:
+    note_found(variable)
+    own(self, variable)
 
 
 def note_found(variable: Any) -> None:

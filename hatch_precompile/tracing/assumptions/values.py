@@ -67,12 +67,9 @@ def _steady(value: Any) -> bool:
     return type(value) in (bool, int, float, complex)
 
 
-def _hash(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_hash(self: Any, tx: Any, arg: Any) -> Any:
-        require_steady_hash(tx, arg)
-        return own(self, tx, arg)
-
-    return call_hash
+def _hash(self: Any, tx: Any, arg: Any, *, own: Any) -> Any:
+    require_steady_hash(tx, arg)
+    return own(self, tx, arg)
 
 
 def require_steady_hash(tx: Any, variable: Any) -> None:
@@ -89,33 +86,30 @@ def _is_steady(variable: Any) -> bool:
         return False
 
 
-def _id(own: Callable[..., Any]) -> Callable[..., Any]:
+def _id(self: Any, tx: Any, *args: Any, own: Any) -> Any:
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.variables import constant
 
     # Torch 2.11 has none of its own, and takes addresses.
     made_up = constant.FakeIdVariable if way("id()") == "numbers of its own" else None
 
-    def call_id(self: Any, tx: Any, *args: Any) -> Any:
-        if tx.f_code.co_filename == copy.__file__:
-            # A key of the memo of copy.deepcopy, which tells copied objects apart. One of dynamo's made-up
-            # ids is just that: it gets neither into the graph nor into the bytecode.
-            source = args[0].source
-            if source is not None:
-                value = value_of(source, tx.output.root_tx)
-                real = id(value) if made_up is None else args[0].get_id(tx)
-                if type(value) not in _ATOMIC and real is not None:
-                    install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
-                    assumed().copied[source.name] = real
-                if real is not None:
-                    return (made_up or constant.ConstantVariable)(real)
-        result = own(self, tx, *args)
-        its_own = made_up is not None and isinstance(result, made_up)
-        if not its_own and not in_the_library(tx.f_code.co_filename):
-            stop("id() of an object, which is its address in one process", "Compare objects with `is`.")
-        return result
-
-    return call_id
+    if tx.f_code.co_filename == copy.__file__:
+        # A key of the memo of copy.deepcopy, which tells copied objects apart. One of dynamo's made-up
+        # ids is just that: it gets neither into the graph nor into the bytecode.
+        source = args[0].source
+        if source is not None:
+            value = value_of(source, tx.output.root_tx)
+            real = id(value) if made_up is None else args[0].get_id(tx)
+            if type(value) not in _ATOMIC and real is not None:
+                install_guard(source.make_guard(GuardBuilder.TYPE_MATCH))
+                assumed().copied[source.name] = real
+            if real is not None:
+                return (made_up or constant.ConstantVariable)(real)
+    result = own(self, tx, *args)
+    its_own = made_up is not None and isinstance(result, made_up)
+    if not its_own and not in_the_library(tx.f_code.co_filename):
+        stop("id() of an object, which is its address in one process", "Compare objects with `is`.")
+    return result
 
 
 # A copy of these is the object itself.
@@ -125,34 +119,28 @@ _ATOMIC = {
 }
 
 
-def _str(own: Callable[..., Any]) -> Callable[..., Any]:
+def _str(self: Any, tx: Any, arg: Any, *, own: Any) -> Any:
     """Without a `__str__` of its own an object's text is its `__repr__`'s: dynamo runs that on the object,
     and guards on nothing that it reads. `repr()` it traces."""
     from torch._dynamo.variables import builtin, functions, user_defined
 
-    def call_str(self: Any, tx: Any, arg: Any) -> Any:
-        arg = arg.realize()
-        if isinstance(arg, functions.UserFunctionVariable):
-            _stop_at_address()
-        if isinstance(arg, user_defined.UserDefinedObjectVariable) and _is_objects_own(arg, "__str__"):
-            return builtin.BuiltinVariable(repr).call_function(tx, [arg], {})
-        return own(self, tx, arg)
-
-    return call_str
+    arg = arg.realize()
+    if isinstance(arg, functions.UserFunctionVariable):
+        _stop_at_address()
+    if isinstance(arg, user_defined.UserDefinedObjectVariable) and _is_objects_own(arg, "__str__"):
+        return builtin.BuiltinVariable(repr).call_function(tx, [arg], {})
+    return own(self, tx, arg)
 
 
-def _repr(own: Callable[..., Any]) -> Callable[..., Any]:
+def _repr(self: Any, tx: Any, arg: Any, *, own: Any) -> Any:
     from torch._dynamo.variables import functions, user_defined
 
-    def call_repr(self: Any, tx: Any, arg: Any) -> Any:
-        found = arg.realize()
-        if isinstance(found, functions.UserFunctionVariable) or (
-            isinstance(found, user_defined.UserDefinedObjectVariable) and _is_objects_own(found, "__repr__")
-        ):
-            _stop_at_address()
-        return own(self, tx, arg)
-
-    return call_repr
+    found = arg.realize()
+    if isinstance(found, functions.UserFunctionVariable) or (
+        isinstance(found, user_defined.UserDefinedObjectVariable) and _is_objects_own(found, "__repr__")
+    ):
+        _stop_at_address()
+    return own(self, tx, arg)
 
 
 def _is_objects_own(variable: Any, method: str) -> bool:
@@ -167,15 +155,12 @@ def _stop_at_address() -> None:
     )
 
 
-def _constant_method(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "__hash__" and not _is_steady(self):
-            stop("hash() of a value that every process hashes otherwise", "Use hashlib or zlib.crc32.")
-        if name in ("format_map", "join", "__mod__") and _has_sets([*args, *kwargs.values()]):
-            stop(_ORDER, _SORT)
-        return own(self, tx, name, args, kwargs)
-
-    return call_method
+def _constant_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
+    if name == "__hash__" and not _is_steady(self):
+        stop("hash() of a value that every process hashes otherwise", "Use hashlib or zlib.crc32.")
+    if name in ("format_map", "join", "__mod__") and _has_sets([*args, *kwargs.values()]):
+        stop(_ORDER, _SORT)
+    return own(self, tx, name, args, kwargs)
 
 
 # What asks for the elements of a set in its order, and gives the same for every order.
@@ -202,25 +187,17 @@ def _ordered_otherwise(variable: Any) -> bool:
     return id(variable) not in assumed().inserted and _hashed_otherwise(variable)
 
 
-def _set_order(own: Callable[..., Any]) -> Callable[..., Any]:
+def _set_order(self: Any, tx: Any, *args: Any, own: Any) -> Any:
     differs = _hashed_otherwise if "repr" in own.__name__ else _ordered_otherwise
-    kind = torch_name("set")
-
-    def ordered(self: Any, tx: Any, *args: Any) -> Any:
-        if isinstance(self, kind) and differs(self) and not _orderless(tx):
-            stop(_ORDER, _SORT)
-        return own(self, tx, *args)
-
-    return ordered
+    if isinstance(self, torch_name("set")) and differs(self) and not _orderless(tx):
+        stop(_ORDER, _SORT)
+    return own(self, tx, *args)
 
 
-def _set_in_repr(own: Callable[..., Any]) -> Callable[..., Any]:
-    def debug_repr(self: Any) -> Any:
-        if called_from("call_repr") and _hashed_otherwise(self):
-            stop(_ORDER, _SORT)
-        return own(self)
-
-    return debug_repr
+def _set_in_repr(self: Any, *, own: Any) -> Any:
+    if called_from("call_repr") and _hashed_otherwise(self):
+        stop(_ORDER, _SORT)
+    return own(self)
 
 
 def called_from(*names: str) -> Any:
@@ -244,16 +221,12 @@ def is_only_asked() -> bool:
     return bool(frame.f_code.co_name == "is_python_constant")
 
 
-def _list_method(own: Callable[..., Any]) -> Callable[..., Any]:
-    SetVariable = torch_name("set")  # noqa: N806
-
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        # list(...) and [*...] of a set come here, too.
-        if name == "extend" and args and isinstance(args[0], SetVariable) and _ordered_otherwise(args[0]):
-            stop(_ORDER, _SORT)
-        return own(self, tx, name, args, kwargs)
-
-    return call_method
+def _list_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
+    # list(...) and [*...] of a set come here, too.
+    of_set = name == "extend" and args and isinstance(args[0], torch_name("set"))
+    if of_set and _ordered_otherwise(args[0]):
+        stop(_ORDER, _SORT)
+    return own(self, tx, name, args, kwargs)
 
 
 def _has_sets(variables: Any) -> bool:
@@ -276,41 +249,31 @@ def _has_sets(variables: Any) -> bool:
     return False
 
 
-def _format(own: Callable[..., Any]) -> Callable[..., Any]:
+def _format(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
     from torch._dynamo.variables.misc import StringFormatVariable
 
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if self.fn is str.format and _has_sets([*args, *kwargs.values()]):
-            # Most such text is for an error that is not raised: it is put together where it is asked for,
-            # after the graph, and what dynamo would have to know of it now, it says it does not.
-            return StringFormatVariable(args[0].as_python_constant(), list(args[1:]), dict(kwargs))
-        return own(self, tx, args, kwargs)
-
-    return call_function
+    if self.fn is str.format and _has_sets([*args, *kwargs.values()]):
+        # Most such text is for an error that is not raised: it is put together where it is asked for,
+        # after the graph, and what dynamo would have to know of it now, it says it does not.
+        return StringFormatVariable(args[0].as_python_constant(), list(args[1:]), dict(kwargs))
+    return own(self, tx, args, kwargs)
 
 
-def _keys_of_set(own: Callable[..., Any]) -> Callable[..., Any]:
-    SetVariable = torch_name("set")  # noqa: N806
+def _keys_of_set(tx: Any, kind: type, /, *args: Any, own: Any, **kwargs: Any) -> Any:
+    of_set = args and isinstance(args[0].realize(), torch_name("set"))
+    if of_set and _ordered_otherwise(args[0].realize()):
+        stop(_ORDER, _SORT)
+    return own(tx, kind, *args, **kwargs)
 
-    def fromkeys(tx: Any, kind: type, /, *args: Any, **kwargs: Any) -> Any:
-        if args and isinstance(args[0].realize(), SetVariable) and _ordered_otherwise(args[0].realize()):
+
+def _set_in_words(self: Any, *, own: Any) -> Any:
+    frame = called_from("constant_fold_handler")
+    if frame is not None:
+        called = frame.f_locals.get("fn")
+        ordered = called in WORDS or (called in (min, max, sorted) and _has_key(frame.f_locals))
+        if ordered and _hashed_otherwise(self):
             stop(_ORDER, _SORT)
-        return own(tx, kind, *args, **kwargs)
-
-    return fromkeys
-
-
-def _set_in_words(own: Callable[..., Any]) -> Callable[..., Any]:
-    def as_python_constant(self: Any) -> Any:
-        frame = called_from("constant_fold_handler")
-        if frame is not None:
-            called = frame.f_locals.get("fn")
-            ordered = called in WORDS or (called in (min, max, sorted) and _has_key(frame.f_locals))
-            if ordered and _hashed_otherwise(self):
-                stop(_ORDER, _SORT)
-        return own(self)
-
-    return as_python_constant
+    return own(self)
 
 
 WORDS = (str, repr, ascii, format, str.format, operator.mod)
@@ -337,19 +300,14 @@ def _has_key(frame_locals: dict[str, Any]) -> bool:
     return key is not None and not key.is_constant_none()
 
 
-def _set_method(own: Callable[..., Any]) -> Callable[..., Any]:
-    SetVariable = torch_name("set")  # noqa: N806
-
-    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if not isinstance(self, SetVariable):  # from torch 2.14 on it is a method of every variable
-            return own(self, tx, name, args, kwargs)
-        if name == "pop" and _hashed_otherwise(self):
-            stop("pop() of a set of other elements than numbers", _SORT)
-        if name in _CHANGING and not (name == "update" and all(map(_is_ordered, args))):
-            assumed().inserted.pop(id(self), None)
+def _set_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
+    if not isinstance(self, torch_name("set")):  # from torch 2.14 on it is a method of every variable
         return own(self, tx, name, args, kwargs)
-
-    return call_method
+    if name == "pop" and _hashed_otherwise(self):
+        stop("pop() of a set of other elements than numbers", _SORT)
+    if name in _CHANGING and not (name == "update" and all(map(_is_ordered, args))):
+        assumed().inserted.pop(id(self), None)
+    return own(self, tx, name, args, kwargs)
 
 
 # What changes a set otherwise than by adding or removing one element.
@@ -367,31 +325,21 @@ def _is_ordered(variable: Any) -> bool:
     return isinstance(variable, ordered) or id(variable) in assumed().inserted
 
 
-def _new_set(own: Callable[..., Any]) -> Callable[..., Any]:
-    def call_set(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
-        made = own(self, tx, *args, **kwargs)
-        if all(map(_is_ordered, args)) and not kwargs:
-            assumed().inserted[id(made)] = made
-        return made
-
-    return call_set
+def _new_set(self: Any, tx: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
+    made = own(self, tx, *args, **kwargs)
+    if all(map(_is_ordered, args)) and not kwargs:
+        assumed().inserted[id(made)] = made
+    return made
 
 
-def _displayed_set(own: Callable[..., Any]) -> Callable[..., Any]:
+def _displayed_set(self: Any, *args: Any, own: Any, **kwargs: Any) -> None:
     """`{a, b}` has its elements in this order, and what a comprehension makes those that it adds."""
-
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        own(self, *args, **kwargs)
-        if sys._getframe(1).f_code.co_name == "BUILD_SET":  # the instruction
-            assumed().inserted[id(self)] = self
-
-    return init
+    own(self, *args, **kwargs)
+    if sys._getframe(1).f_code.co_name == "BUILD_SET":  # the instruction
+        assumed().inserted[id(self)] = self
 
 
-def _set_operator(own: Callable[..., Any]) -> Callable[..., Any]:
-    def operator(self: Any, tx: Any, other: Any) -> Any:
-        if not _is_ordered(other):
-            assumed().inserted.pop(id(self), None)
-        return own(self, tx, other)
-
-    return operator
+def _set_operator(self: Any, tx: Any, other: Any, *, own: Any) -> Any:
+    if not _is_ordered(other):
+        assumed().inserted.pop(id(self), None)
+    return own(self, tx, other)
