@@ -7,10 +7,12 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -305,15 +307,15 @@ def tracing_frames(
             bare = False
         return None if result.guarded_code is None else result
 
-    CheckFunctionManager.__init__ = build_guards
-    convert_frame._compile = compile_and_watch
     try:
-        with watching_assumptions():
+        with (
+            patch.object(CheckFunctionManager, "__init__", build_guards),
+            patch.object(convert_frame, "_compile", compile_and_watch),
+            watching_assumptions(),
+        ):
             yield
     finally:
         handle.remove()
-        CheckFunctionManager.__init__ = build
-        convert_frame._compile = compile_frame
 
 
 @contextlib.contextmanager
@@ -331,27 +333,17 @@ def _reasons_to_skip() -> Iterator[list[str]]:
         own(self, *args, **kwargs)
         reasons.append(f"Dynamo decided to skip the frame while tracing: {self}")
 
-    skip.__init__ = noted
-    try:
+    with patch.object(skip, "__init__", noted):
         yield reasons
-    finally:
-        del skip.__init__
 
 
-@contextlib.contextmanager
-def compiling_with(backend: Callable[[Any, Any], Callable[..., Any]]) -> Iterator[None]:
+def compiling_with(backend: Callable[[Any, Any], Callable[..., Any]]) -> AbstractContextManager[Any]:
     """Let `backend` do what inductor would, wherever the package itself calls `torch.compile`."""
-    wrapper = torch._TorchCompileInductorWrapper
-    own = wrapper.__call__
 
     def compile_with(_self: Any, graph: Any, inputs: Any, **_: Any) -> Callable[..., Any]:
         return backend(graph, inputs)
 
-    wrapper.__call__ = compile_with
-    try:
-        yield
-    finally:
-        wrapper.__call__ = own
+    return patch.object(torch._TorchCompileInductorWrapper, "__call__", compile_with)
 
 
 def forget() -> None:

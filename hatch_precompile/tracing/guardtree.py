@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -165,28 +166,20 @@ class GuardRecorder:
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """Wrap the guard manager classes and the relational guards for the length of the block."""
-        undo: list[tuple[Any, str, Any]] = []
-        for cls in guard_manager_classes():
-            for name, method in list(vars(cls).items()):
-                # An accessor or leaf of another torch version is recorded too; lowering refuses it.
-                is_accessor = name.endswith("_manager") and name != "clone_manager"
-                if is_accessor or name.startswith("add_"):
-                    undo.append((cls, name, method))
-                    setattr(cls, name, self._wrap_method(name, method))
-        module, relations = relational_guards()
-        for name in relations:
-            function = getattr(module, name)
-            undo.append((module, name, function))
-            setattr(module, name, self._wrap_relation(name, function))
-        builder = guard_builder()
-        add_lambda = builder.add_python_lambda_leaf_guard_to_root
-        undo.append((builder, "add_python_lambda_leaf_guard_to_root", add_lambda))
-        builder.add_python_lambda_leaf_guard_to_root = self._wrap_lambda(add_lambda)
-        try:
+        with contextlib.ExitStack() as stack:
+            for cls in guard_manager_classes():
+                for name, method in list(vars(cls).items()):
+                    # An accessor or leaf of another torch version is recorded too; lowering refuses it.
+                    is_accessor = name.endswith("_manager") and name != "clone_manager"
+                    if is_accessor or name.startswith("add_"):
+                        stack.enter_context(patch.object(cls, name, self._wrap_method(name, method)))
+            module, relations = relational_guards()
+            for name in relations:
+                wrapped = self._wrap_relation(name, getattr(module, name))
+                stack.enter_context(patch.object(module, name, wrapped))
+            builder, name = guard_builder(), "add_python_lambda_leaf_guard_to_root"
+            stack.enter_context(patch.object(builder, name, self._wrap_lambda(getattr(builder, name))))
             yield
-        finally:
-            for owner, name, original in undo:
-                setattr(owner, name, original)
 
     def _wrap_lambda(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def add_lambda(builder: Any, code_parts: list[str], *args: Any, **kwargs: Any) -> Any:

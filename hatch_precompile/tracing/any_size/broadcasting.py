@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -42,14 +43,10 @@ def broadcasting_of_any_size() -> Iterator[None]:
         (_conversions, "_broadcast_shapes", broadcast_shapes),
         (fake_impls, "infer_size", infer_size),
     ]
-    kept = [(module, name, getattr(module, name)) for module, name, _ in replaced]
-    for module, name, function in replaced:
-        setattr(module, name, function)
-    try:
+    with contextlib.ExitStack() as stack:
+        for each in replaced:
+            stack.enter_context(patch.object(*each))
         yield
-    finally:
-        for module, name, function in kept:
-            setattr(module, name, function)
 
 
 def _one_answer(shapes: Sequence[Sequence[Any]]) -> tuple[dict[int, Any], list[list[Any]]]:

@@ -6,7 +6,9 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 __all__ = ["compiled_for_any_size"]
 
@@ -17,8 +19,7 @@ def compiled_for_any_size() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _strides_of_any_size() -> Iterator[None]:
+def _strides_of_any_size() -> AbstractContextManager[Any]:
     """Whether strides ascend is asked two by two. Where one is a multiple of the other for all sizes, they
     do; or do not, and the tensor is then copied, which is right for any.
     """
@@ -36,11 +37,7 @@ def _strides_of_any_size() -> Iterator[None]:
             return bool(own(self, order))
         return all(answers)
 
-    Layout.is_stride_ordered = is_stride_ordered
-    try:
-        yield
-    finally:
-        Layout.is_stride_ordered = own
+    return patch.object(Layout, "is_stride_ordered", is_stride_ordered)
 
 
 def _ascends(left: Any, right: Any) -> bool | None:
@@ -67,8 +64,7 @@ def _divided(whole: Any, by: Any) -> tuple[Any, bool]:
     return quotient, quotient.as_numer_denom()[1] != 1
 
 
-@contextlib.contextmanager
-def _sums_of_any_size() -> Iterator[None]:
+def _sums_of_any_size() -> AbstractContextManager[Any]:
     """Sums of more than 4096 numbers are made more exactly, which takes longer. Where they may be so many
     they are made so; if nothing says how many they may be, torch asks.
     """
@@ -89,11 +85,7 @@ def _sums_of_any_size() -> Iterator[None]:
                     return bool(own(_Large(), reduction_type, dtype, use_scalar))
         return bool(own(self, reduction_type, dtype, use_scalar))
 
-    CppKernel.need_use_acc_helper = need_use_acc_helper
-    try:
-        yield
-    finally:
-        CppKernel.need_use_acc_helper = own
+    return patch.object(CppKernel, "need_use_acc_helper", need_use_acc_helper)
 
 
 _FEW = 4096

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -63,14 +64,15 @@ def convolutions_of_any_size() -> Iterator[None]:
     operators = [op.default for op in (aten.convolution, aten._convolution, aten.convolution_backward)]
     # Torch 2.11 makes convolutions of the second before it asks.
     kept = {operator: implementations[operator] for operator in operators if operator in implementations}
-    torch._C._select_conv_backend = select_for_any
-    torch._C._conv_determine_backend_memory_format = determine_for_any
     implementations.update({operator: laid_out(own) for operator, own in kept.items()})
     try:
-        yield
+        with patch.multiple(
+            torch._C,
+            _select_conv_backend=select_for_any,
+            _conv_determine_backend_memory_format=determine_for_any,
+        ):
+            yield
     finally:
-        torch._C._select_conv_backend = select
-        torch._C._conv_determine_backend_memory_format = determine
         implementations.update(kept)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -62,14 +63,10 @@ def layouts_of_any_size() -> Iterator[None]:
         (_prims_common, "_is_non_overlapping_and_dense_or_false"): is_dense,
         (fake_impls, "is_contiguous"): is_contiguous,
     }
-    kept = {(module, name): getattr(module, name) for module, name in replaced}
-    for (module, name), function in replaced.items():
-        setattr(module, name, function)
-    try:
+    with contextlib.ExitStack() as stack:
+        for place, function in replaced.items():
+            stack.enter_context(patch.object(*place, function))
         yield
-    finally:
-        for (module, name), function in kept.items():
-            setattr(module, name, function)
 
 
 # A picture of one pixel is contiguous and channels last at once. A trace takes it for what larger ones are:

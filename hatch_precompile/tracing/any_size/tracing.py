@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 from hatch_precompile.tracing.any_size.broadcasting import broadcasting_of_any_size
 from hatch_precompile.tracing.any_size.compiled import compiled_for_any_size
@@ -29,8 +31,7 @@ def sizes_as_declared() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _ranges_are_wishes() -> Iterator[None]:
+def _ranges_are_wishes() -> AbstractContextManager[Any]:
     """Have dynamo make the entry that it can, where that serves less than the range of a dimension."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -41,11 +42,7 @@ def _ranges_are_wishes() -> Iterator[None]:
             _soften(context)
         return produce(self, *args, input_contexts=input_contexts, **kwargs)
 
-    ShapeEnv.produce_guards_verbose = produce_for_less
-    try:
-        yield
-    finally:
-        ShapeEnv.produce_guards_verbose = produce
+    return patch.object(ShapeEnv, "produce_guards_verbose", produce_for_less)
 
 
 def _soften(context: Any) -> None:
