@@ -9,6 +9,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 from msgspec.structs import replace
 
@@ -65,26 +66,24 @@ class Wrappers:
         self.wants_backward = False
         self.steps: list[tuple[str, dict[str, Any], Any]] = []
         self.config: Any = None
-        self._undo: list[tuple[Any, str, Any]] = []
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         import torch._functorch.config as functorch_config
         from torch._functorch._aot_autograd import runtime_wrappers as module
 
-        for name, reason in self._IDLE:
-            self._watch(getattr(module, name), reason)
-        self._watch(module.RuntimeWrapper, "")
-        self._watch_autograd(module.AOTDispatchAutograd)
-        try:
+        with contextlib.ExitStack() as stack:
+            for name, reason in (*self._IDLE, ("RuntimeWrapper", "")):
+                cls = getattr(module, name)
+                stack.enter_context(patch.object(cls, "post_compile", self._watched(cls, reason)))
+            cls = module.AOTDispatchAutograd
+            watched = staticmethod(self._watched_autograd(cls))
+            stack.enter_context(patch.object(cls, "post_compile", watched))
             # A backward that were compiled at its first call would be compiled on the target.
-            with functorch_config.patch(force_non_lazy_backward_lowering=True):
-                yield
-        finally:
-            for owner, name, original in self._undo:
-                setattr(owner, name, original)
+            stack.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
+            yield
 
-    def _watch(self, cls: Any, reason: str) -> None:
+    def _watched(self, cls: Any, reason: str) -> Callable[..., Any]:
         post_compile = cls.post_compile
 
         def watched(wrapper: Any, compiled_fn: Any, aot_config: Any, **kwargs: Any) -> Any:
@@ -105,10 +104,9 @@ class Wrappers:
                 self.config = aot_config
             return result
 
-        self._undo.append((cls, "post_compile", post_compile))
-        cls.post_compile = watched
+        return watched
 
-    def _watch_autograd(self, cls: Any) -> None:
+    def _watched_autograd(self, cls: Any) -> Callable[..., Any]:
         """Training: one step, which puts a RuntimeWrapper around itself."""
         post_compile = cls.post_compile
         names = (
@@ -137,8 +135,7 @@ class Wrappers:
             self.config = spec["aot_config"]
             return result
 
-        self._undo.append((cls, "post_compile", cls.__dict__["post_compile"]))
-        cls.post_compile = staticmethod(watched)
+        return watched
 
     def _need(self, reason: str) -> None:
         """Torch's own wrappers, because of the first reason that is given."""

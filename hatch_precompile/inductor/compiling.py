@@ -7,11 +7,13 @@ import copy
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from msgspec.structs import replace
@@ -356,18 +358,13 @@ def _compile_variant(
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-@contextlib.contextmanager
-def _named_without_addresses() -> Iterator[None]:
+def _named_without_addresses() -> AbstractContextManager[Any]:
     """Have checks in libraries call what made a tensor by a name that is the same in each build: inductor
     takes Python's words for a function, which have its address."""
     from torch._inductor import ir
 
     name = ir.ExternKernel.get_op_name
-    ir.ExternKernel.get_op_name = lambda self: _ADDRESS.sub("", name(self))
-    try:
-        yield
-    finally:
-        ir.ExternKernel.get_op_name = name
+    return patch.object(ir.ExternKernel, "get_op_name", lambda self: _ADDRESS.sub("", name(self)))
 
 
 def _require_a_call(gm: Any) -> None:

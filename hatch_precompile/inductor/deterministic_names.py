@@ -6,17 +6,17 @@ of the method that wrote it. That may be another method's later. 2.13.0 goes by 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 __all__ = ["arrays_known_again"]
 
 _KEPT = "_precompile_writers"
 
 
-@contextlib.contextmanager
-def arrays_known_again() -> Iterator[None]:
+def arrays_known_again() -> AbstractContextManager[Any]:
     """Have calling code that is written while the block runs use an array again wherever it can."""
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
@@ -30,8 +30,4 @@ def arrays_known_again() -> Iterator[None]:
         name: str = own(wrapper, array, kept.setdefault(writes, writeline), *args, **kwargs)
         return name
 
-    CppWrapperCpu.codegen_int_array_var = with_one_method
-    try:
-        yield
-    finally:
-        CppWrapperCpu.codegen_int_array_var = own
+    return patch.object(CppWrapperCpu, "codegen_int_array_var", with_one_method)

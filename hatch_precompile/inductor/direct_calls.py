@@ -7,10 +7,11 @@ Seen in torch 2.13.0 (torch/_inductor/codecache.py, codegen/cpp_wrapper_cpu.py).
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from importlib.resources import files
+from typing import Any
+from unittest.mock import patch
 
 __all__ = ["entered_directly", "with_direct_entry"]
 
@@ -63,17 +64,11 @@ def with_direct_entry(source: str, outputs: int) -> str:
     return f"{whole}\nnamespace precompiled {{\n{facts}}}\n{header}"
 
 
-@contextlib.contextmanager
-def entered_directly() -> Iterator[None]:
+def entered_directly() -> AbstractContextManager[Any]:
     """Libraries that inductor compiles while the block runs give the function to who asks with a tuple."""
     from torch._inductor.codecache import CppWrapperCodeCache
 
     own = CppWrapperCodeCache.call_entry_function
     given = "PyTuple_GET_ITEM(args, 0)"
-    CppWrapperCodeCache.call_entry_function = (
-        f"if (PyTuple_CheckExact({given})) return precompiled::bind({given}); {own}"
-    )
-    try:
-        yield
-    finally:
-        CppWrapperCodeCache.call_entry_function = own
+    both = f"if (PyTuple_CheckExact({given})) return precompiled::bind({given}); {own}"
+    return patch.object(CppWrapperCodeCache, "call_entry_function", both)

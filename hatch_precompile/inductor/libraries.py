@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from hatch_precompile.inductor.deterministic_names import arrays_known_again
 from hatch_precompile.inductor.direct_calls import entered_directly, with_direct_entry
@@ -61,11 +62,8 @@ def kernel_paths(give_up: GiveUp, more: str = "") -> Iterator[list[Path]]:
         paths.append(Path(kernel.__self__.__file__))
         return kernel
 
-    CppPythonBindingsCodeCache.load_pybinding = load_and_note
-    try:
+    with patch.object(CppPythonBindingsCodeCache, "load_pybinding", load_and_note):
         yield paths
-    finally:
-        CppPythonBindingsCodeCache.load_pybinding = load
 
 
 @contextlib.contextmanager
@@ -80,7 +78,6 @@ def libraries_made(give_up: GiveUp, operators: str, more: str = "") -> Iterator[
     from torch._inductor.virtualized import V
 
     made: list[Library] = []
-    own = vars(CppWrapperCodeCache).get("load_pybinding")  # torch 2.13 and 2.14 inherit it
     load = CppWrapperCodeCache.load_pybinding
 
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
@@ -96,12 +93,10 @@ def libraries_made(give_up: GiveUp, operators: str, more: str = "") -> Iterator[
         made.append(Library(Path(entry.__self__.__file__), outputs, numbers))
         return entry
 
-    CppWrapperCodeCache.load_pybinding = load_and_note
-    try:
-        with entered_directly(), calls_checked(), arrays_known_again():
-            yield made
-    finally:
-        if own is None:
-            del CppWrapperCodeCache.load_pybinding
-        else:
-            CppWrapperCodeCache.load_pybinding = own
+    with (
+        patch.object(CppWrapperCodeCache, "load_pybinding", load_and_note),
+        entered_directly(),
+        calls_checked(),
+        arrays_known_again(),
+    ):
+        yield made

@@ -8,23 +8,23 @@ whose `torch.compile` gives wrong answers there.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 __all__ = ["local_buffers_of_single_rows"]
 
 
-@contextlib.contextmanager
-def local_buffers_of_single_rows() -> Iterator[None]:
+def local_buffers_of_single_rows() -> AbstractContextManager[Any]:
     """While the block compiles, loops that take several rows at a time are not fused around a buffer."""
     from torch._inductor.codegen.cpp import OuterLoopFusedSchedulerNode
     from torch._inductor.codegen.cpp_utils import LocalBufferContext
     from torch._inductor.virtualized import V
 
-    check = OuterLoopFusedSchedulerNode.check_outer_fusion_loop_level_attr
+    name = "check_outer_fusion_loop_level_attr"
+    check = getattr(OuterLoopFusedSchedulerNode, name)
 
-    def check_outer_fusion_loop_level_attr(self: Any, kernels: Any, depth: int) -> bool:
+    def check_rows(self: Any, kernels: Any, depth: int) -> bool:
         context = V.local_buffer_context
         if isinstance(context, LocalBufferContext) and context.local_buffers:
             rows = (loop for kernel in kernels for loop in kernel.loop_nest.loops[:depth])
@@ -32,8 +32,4 @@ def local_buffers_of_single_rows() -> Iterator[None]:
                 return False
         return bool(check(self, kernels, depth))
 
-    OuterLoopFusedSchedulerNode.check_outer_fusion_loop_level_attr = check_outer_fusion_loop_level_attr
-    try:
-        yield
-    finally:
-        OuterLoopFusedSchedulerNode.check_outer_fusion_loop_level_attr = check
+    return patch.object(OuterLoopFusedSchedulerNode, name, check_rows)

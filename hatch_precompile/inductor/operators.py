@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -19,23 +21,18 @@ def operator_name(value: Any) -> str:
     return str(value) if is_a(value, torch._ops.OpOverload, torch._ops.OpOverloadPacket) else ""
 
 
-@contextlib.contextmanager
-def python_operators_called_directly() -> Iterator[None]:
+def python_operators_called_directly() -> AbstractContextManager[Any]:
     """Have inductor's C++ wrapper call operators that are implemented in Python through the interpreter.
 
     Through torch's dispatcher, its own choice for most, an exception arrives as a message: an operator's
     ValueError, and a KeyboardInterrupt in it, would both end as a RuntimeError of the library.
     """
     if way("calls of operators that C++ has no function for") == "a method for them":
-        with _calls_by_a_method():
-            yield
-    else:
-        with _calls_by_types():
-            yield
+        return _calls_by_a_method()
+    return _calls_by_types()
 
 
-@contextlib.contextmanager
-def _calls_by_a_method() -> Iterator[None]:
+def _calls_by_a_method() -> AbstractContextManager[Any]:
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
     generate = CppWrapperCpu._generate_fallback_kernel_jit
@@ -59,11 +56,7 @@ def _calls_by_a_method() -> Iterator[None]:
             buf_name, python_kernel_name, op_overload, _quoted(raw_args), output_args, outputs
         )
 
-    CppWrapperCpu._generate_fallback_kernel_jit = generate_call
-    try:
-        yield
-    finally:
-        CppWrapperCpu._generate_fallback_kernel_jit = generate
+    return patch.object(CppWrapperCpu, "_generate_fallback_kernel_jit", generate_call)
 
 
 @contextlib.contextmanager
@@ -71,11 +64,11 @@ def _calls_by_types() -> Iterator[None]:
     """Torch 2.11: the dispatcher takes those whose arguments have types that it knows."""
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
-    suited = vars(CppWrapperCpu)["_compatible_with_stableivalue"]
+    suited = CppWrapperCpu._compatible_with_stableivalue
     call = CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_python
 
     def suited_if_not_python(operator: Any) -> bool:
-        return not is_python_operator(operator) and bool(suited.__func__(operator))
+        return not is_python_operator(operator) and bool(suited(operator))
 
     def call_python(
         self: Any, buf_name: str, kernel: str, operator: Any, raw_args: Any, *outputs: Any
@@ -83,13 +76,12 @@ def _calls_by_types() -> Iterator[None]:
         given = _quoted(raw_args) if is_python_operator(operator) else raw_args
         call(self, buf_name, kernel, operator, given, *outputs)
 
-    CppWrapperCpu._compatible_with_stableivalue = staticmethod(suited_if_not_python)
-    CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_python = call_python
-    try:
+    with patch.multiple(
+        CppWrapperCpu,
+        _compatible_with_stableivalue=staticmethod(suited_if_not_python),
+        generate_fallback_kernel_with_runtime_lookup_python=call_python,
+    ):
         yield
-    finally:
-        CppWrapperCpu._compatible_with_stableivalue = suited
-        CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_python = call
 
 
 def is_python_operator(operator: Any) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 __all__ = ["regions_for_any_threads"]
 
@@ -21,8 +22,8 @@ def regions_for_any_threads() -> Iterator[None]:
     """Have the kernels that are written while the block runs ask for their threads by this rule."""
     from torch._inductor.codegen import cpp
 
-    kernel, sharing = cpp.CppKernel, cpp.WorkSharing
-    decide, write, parallel = kernel.decide_parallel_depth, kernel.codegen_loops_impl, sharing.parallel
+    kernel = cpp.CppKernel
+    decide, write = kernel.decide_parallel_depth, kernel.codegen_loops_impl
 
     def decide_for_any(self: Any, max_parallel_depth: Any, threads: int) -> Any:
         if _never_shared(_iterations(self)):
@@ -43,15 +44,12 @@ def regions_for_any_threads() -> Iterator[None]:
             self.stack.enter_context(self.code.indent())
             self.code.writeline("int tid = omp_get_thread_num();")
 
-    kernel.decide_parallel_depth = decide_for_any
-    kernel.codegen_loops_impl = write_with_a_condition
-    sharing.parallel = begin_region
-    try:
+    with (
+        patch.object(kernel, "decide_parallel_depth", decide_for_any),
+        patch.object(kernel, "codegen_loops_impl", write_with_a_condition),
+        patch.object(cpp.WorkSharing, "parallel", begin_region),
+    ):
         yield
-    finally:
-        kernel.decide_parallel_depth = decide
-        kernel.codegen_loops_impl = write
-        sharing.parallel = parallel
 
 
 def _iterations(kernel: Any) -> Any:

@@ -8,17 +8,16 @@ Seen in torch 2.13.0 (torch/_inductor/ir.py: `StorageBox.should_realize_on_reuse
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 __all__ = ["heavy_values_kept"]
 
 _HEAVY = {"erf", "erfc"}
 
 
-@contextlib.contextmanager
-def heavy_values_kept() -> Iterator[None]:
+def heavy_values_kept() -> AbstractContextManager[Any]:
     """Have what is lowered while the block runs compute a value of which erf is a part once."""
     from torch._inductor.ir import Pointwise, StorageBox, is_cpu
 
@@ -31,8 +30,4 @@ def heavy_values_kept() -> Iterator[None]:
             return False
         return not _HEAVY.isdisjoint(self.data.inner_fn_opcount().used_ops)
 
-    StorageBox.should_realize_on_reuse = should_realize_on_reuse
-    try:
-        yield
-    finally:
-        StorageBox.should_realize_on_reuse = before
+    return patch.object(StorageBox, "should_realize_on_reuse", should_realize_on_reuse)

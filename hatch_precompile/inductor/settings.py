@@ -7,9 +7,11 @@ import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.inductor.parallel_regions import regions_for_any_threads
@@ -174,16 +176,14 @@ def _symbolic(numbers: Numbers) -> Iterator[None]:
         return seen
 
     more = ",".join(filter(None, [compiler_config.dynamic_sources, *sorted(numbers.sources)]))
-    builder.process_automatic_dynamic = process_number
-    try:
-        with compiler_config.patch(dynamic_sources=more):
-            yield
-    finally:
-        builder.process_automatic_dynamic = process
+    with (
+        patch.object(builder, "process_automatic_dynamic", process_number),
+        compiler_config.patch(dynamic_sources=more),
+    ):
+        yield
 
 
-@contextlib.contextmanager
-def _side_by_side() -> Iterator[None]:
+def _side_by_side() -> AbstractContextManager[Any]:
     """Have the two halves of a library, the calling code and the kernels, compiled at the same time."""
     from torch._inductor import codecache
 
@@ -197,27 +197,18 @@ def _side_by_side() -> Iterator[None]:
                 list(pool.map(build_in_turn, locks, [(half,) for half in halves]))
         build_in_turn(lock_path, (linker,))
 
-    codecache._worker_compile_cpp = build
-    try:
-        yield
-    finally:
-        codecache._worker_compile_cpp = build_in_turn
+    return patch.object(codecache, "_worker_compile_cpp", build)
 
 
-@contextlib.contextmanager
-def _headers_in(folder: str) -> Iterator[None]:
+def _headers_in(folder: str) -> AbstractContextManager[Any]:
     """Have compiled headers kept there. They have the paths of this environment in their names, so that in
     torch's folder for them, which is the user's, each isolated build would leave 300 MB that no other reads.
     """
     from torch._inductor import codecache
 
-    kept = codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR
-    if folder:
-        codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = folder, str(Path(folder) / "locks")
-    try:
-        yield
-    finally:
-        codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = kept
+    if not folder:
+        return contextlib.nullcontext()
+    return patch.multiple(codecache, _HEADER_DIR=folder, _HEADER_LOCK_DIR=str(Path(folder) / "locks"))
 
 
 # Where kernels note that they divided by zero is one variable for all libraries of a process. Ours do not
@@ -225,15 +216,10 @@ def _headers_in(folder: str) -> Iterator[None]:
 _OWN_DIVISION_FLAG = "Dinductor_cpu_integer_div_error_flag=precompiled_integer_div_error_flag"
 
 
-@contextlib.contextmanager
-def _without_paths() -> Iterator[None]:
+def _without_paths() -> AbstractContextManager[Any]:
     """Have the compiler write one name wherever a source would write its own path into the library."""
     from torch._inductor import cpp_builder
 
     flags = cpp_builder._get_shared_cflags
     more = ["Wno-builtin-macro-redefined", """D__FILE__='"graph.cpp"'""", _OWN_DIVISION_FLAG]
-    cpp_builder._get_shared_cflags = lambda *arguments: [*flags(*arguments), *more]
-    try:
-        yield
-    finally:
-        cpp_builder._get_shared_cflags = flags
+    return patch.object(cpp_builder, "_get_shared_cflags", lambda *arguments: [*flags(*arguments), *more])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 __all__ = ["calls_checked"]
 
@@ -30,16 +31,12 @@ def calls_checked() -> Iterator[None]:
         else:
             draw(node, wrapper)
 
-    own = {name: getattr(CppWrapperCpu, name) for name in _WRITING}
-    for name, write in own.items():
-        setattr(CppWrapperCpu, name, _with_a_check(write))
-    InplaceBernoulliFallback.codegen = draw_checked
-    try:
+    checked: dict[str, Any] = {name: _with_a_check(getattr(CppWrapperCpu, name)) for name in _WRITING}
+    with (
+        patch.multiple(CppWrapperCpu, **checked),
+        patch.object(InplaceBernoulliFallback, "codegen", draw_checked),
+    ):
         yield
-    finally:
-        for name, write in own.items():
-            setattr(CppWrapperCpu, name, write)
-        InplaceBernoulliFallback.codegen = draw
 
 
 def _with_a_check(write: Callable[..., None]) -> Callable[..., None]:

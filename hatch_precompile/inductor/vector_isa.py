@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 from hatch_precompile.backends.base import Variant
 from hatch_precompile.errors import BuildError
@@ -29,8 +31,7 @@ def with_settings_of(variant: Variant) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _architecture(march: str) -> Iterator[None]:
+def _architecture(march: str) -> AbstractContextManager[Any]:
     """Torch 2.11 compiles for the machine that it is on."""
     from torch._inductor import cpp_builder
 
@@ -43,22 +44,13 @@ def _architecture(march: str) -> Iterator[None]:
             raise BuildError("torch has no flag for the architecture that could be replaced")
         return for_others, linking
 
-    cpp_builder._get_optimization_cflags = flags_for_it
-    try:
-        yield
-    finally:
-        cpp_builder._get_optimization_cflags = flags
+    return patch.object(cpp_builder, "_get_optimization_cflags", flags_for_it)
 
 
-@contextlib.contextmanager
-def vectors_from(choose: Callable[[Callable[[], list[Any]]], list[Any]]) -> Iterator[None]:
+def vectors_from(choose: Callable[[Callable[[], list[Any]]], list[Any]]) -> AbstractContextManager[Any]:
     """Have inductor write for the first of the sets of vectors that `choose` gives, which is called with what
     gives those of this machine. Left alone it takes all that the build machine has."""
     from torch._inductor import cpu_vec_isa
 
     of_this_machine = cpu_vec_isa.valid_vec_isa_list
-    cpu_vec_isa.valid_vec_isa_list = lambda: choose(of_this_machine)
-    try:
-        yield
-    finally:
-        cpu_vec_isa.valid_vec_isa_list = of_this_machine
+    return patch.object(cpu_vec_isa, "valid_vec_isa_list", lambda: choose(of_this_machine))

@@ -8,11 +8,12 @@ Seen in torch 2.13.0 (torch/_inductor/constant_folding.py).
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -202,8 +203,7 @@ def computed(prepack_graph: PrepackGraph, inputs: Sequence[Any]) -> list[torch.T
     return tensors
 
 
-@contextlib.contextmanager
-def prepared_inputs() -> Iterator[None]:
+def prepared_inputs() -> AbstractContextManager[Any]:
     """Have inductor not look at the strides of what a prepack graph gives: packed weights have none."""
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
@@ -218,8 +218,4 @@ def prepared_inputs() -> Iterator[None]:
         finally:
             del self.get_graph_inputs
 
-    PythonWrapperCodegen.codegen_input_size_asserts = write_for_others
-    try:
-        yield
-    finally:
-        PythonWrapperCodegen.codegen_input_size_asserts = write
+    return patch.object(PythonWrapperCodegen, "codegen_input_size_asserts", write_for_others)
