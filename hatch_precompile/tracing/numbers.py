@@ -38,63 +38,13 @@ _OF_TORCH = re.compile(r"\btorch\._sym_(?=[a-z]\w*\()")
 _RING = (sympy.Add, sympy.Mul, sympy.Pow)
 
 # What computes with the elements of tensors and a number, by names without underscores.
-_WITH_ELEMENTS = {
-    *(
-        "add",
-        "sub",
-        "subtract",
-        "rsub",
-        "mul",
-        "multiply",
-        "div",
-        "divide",
-        "truedivide",
-        "truediv",
-        "floordiv",
-    ),
-    *(
-        "floordivide",
-        "mod",
-        "remainder",
-        "fmod",
-        "pow",
-        "radd",
-        "rmul",
-        "rtruediv",
-        "rfloordiv",
-        "rmod",
-        "rpow",
-    ),
-    *(
-        "iadd",
-        "isub",
-        "imul",
-        "itruediv",
-        "ifloordiv",
-        "imod",
-        "ipow",
-        "clamp",
-        "clip",
-        "clampmin",
-        "clampmax",
-    ),
-    *(
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "maximum",
-        "minimum",
-        "where",
-        "maskedfill",
-        "fill",
-        "full",
-        "lerp",
-    ),
-    *("fulllike", "newfull", "addcmul", "addcdiv", "scalartensor"),
-}
+_ELEMENTWISE_WORDS = (
+    "add sub subtract rsub mul multiply div divide truedivide truediv floordiv floordivide mod "
+    "remainder fmod pow radd rmul rtruediv rfloordiv rmod rpow iadd isub imul itruediv ifloordiv imod "
+    "ipow clamp clip clampmin clampmax eq ne lt le gt ge maximum minimum where maskedfill fill full "
+    "lerp fulllike newfull addcmul addcdiv scalartensor"
+)
+_WITH_ELEMENTS = frozenset(_ELEMENTWISE_WORDS.split())
 
 
 def conditions_on_numbers(output: Any) -> list[str]:
