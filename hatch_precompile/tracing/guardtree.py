@@ -89,6 +89,17 @@ class GuardNode:
     epilogue: list[Leaf] = field(default_factory=list)
     relations: list[Relation] = field(default_factory=list)
 
+    def nodes(self) -> Iterator[GuardNode]:
+        """This one and all below it."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            pending += node.children
+            yield node
+
+    def root(self) -> GuardNode:
+        return self if self.parent is None else self.parent.root()
+
 
 @dataclass
 class Relation:
@@ -202,9 +213,7 @@ class GuardRecorder:
                     groups.append([self._nodes[id(arg)]])
                 else:
                     rest.append(arg)
-            root = next(node for group in groups for node in group)
-            while root.parent is not None:
-                root = root.parent
+            root = next(node for group in groups for node in group).root()
             root.relations.append(Relation(name.removeprefix("install_"), groups, tuple(rest)))
             return function(*args)
 

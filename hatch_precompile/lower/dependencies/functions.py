@@ -22,7 +22,7 @@ from hatch_precompile.tracing import Assumed, closure_of
 from hatch_precompile.tracing.guardtree import GuardNode
 from hatch_precompile.tracing.tensors import shapes_kernel
 
-__all__ = ["FunctionDependencies", "nodes_of"]
+__all__ = ["FunctionDependencies"]
 
 Owners = dict[CodeType | FunctionType, tuple[type, tuple[Any, ...]]]
 
@@ -41,16 +41,17 @@ class FunctionDependencies:
         known: dict[Place, Function] = {}
         files: set[str] = set()
         everything = self._everything(codes)
+        every_code = [each for each, *_ in everything]
         for code, function, closure, held in everything:
             _require_one_text(code)
             place = self._place(code, function)
             if closure and self._found(place) is not function:
                 place = self._owned(code, function) or place
             cells = closure if self._found(place) is function else ()
-            if closure and not cells and not self._is_covered(code, [each for each, *_ in everything]):
+            if closure and not cells and not self._is_covered(code, every_code):
                 self._check_closure(function, closure)
             if place is None:
-                if self._is_covered(code, [each for each, *_ in everything]):
+                if self._is_covered(code, every_code):
                     continue
                 place = self._owned(code)
                 helper = code in self.assumed.helpers
@@ -102,7 +103,7 @@ class FunctionDependencies:
             except Unsupported:
                 pass
         try:
-            module, steps, _ = _function_reference(self.namer, code)
+            module, steps = _function_reference(self.namer, code)
             return module, tuple(steps)
         except Unsupported:
             return shapes_kernel(code)
@@ -169,13 +170,13 @@ class FunctionDependencies:
         cls, _ = (self._owners or {}).get(code, (object, ()))
         return made_for_one_object(cls) and any(
             type(node.value) is cls and any(leaf.kind == "type_match_guard" for leaf in node.leaves)
-            for node in nodes_of(self.tree)
+            for node in self.tree.nodes()
         )
 
     def _guarded_codes(self) -> set[int]:
         """Code that guards compare by identity, under a name that they found."""
         found: set[int] = set()
-        for node in nodes_of(self.tree):
+        for node in self.tree.nodes():
             if any(leaf.kind == "id_match_guard" for leaf in node.leaves):
                 value = node.value.__code__ if type(node.value) is FunctionType else node.value
                 found.add(id(value))
@@ -222,28 +223,20 @@ def _nameless(code: CodeType) -> Unsupported:
     )
 
 
-def _function_reference(namer: Namer, code: CodeType, where: str = "") -> tuple[str, Any, str]:
-    """(module, steps, fingerprint) of the function with this code: its default arguments count, too.
+def _function_reference(namer: Namer, code: CodeType) -> tuple[str, Any]:
+    """(module, steps) of the function with this code: its default arguments count, too.
 
     Of the code itself where no function with it has a name. Raises Unsupported where that has none.
     """
-    _, module, steps, fingerprint = namer.reference(code, None, where)
+    _, module, steps, _ = namer.reference(code)
     if steps and steps[-1] == ("a", "__code__"):
         way = steps[:-1]
         function = references.resolve(module, way)
         if isinstance(function, MethodType):  # a class method is read bound
             function, way = function.__func__, (*way, ("a", "__func__"))
         if isinstance(function, FunctionType):
-            return module, way, references.fingerprint(function)
-    return module, steps, fingerprint
-
-
-def nodes_of(tree: GuardNode) -> Iterator[GuardNode]:
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        pending += node.children
-        yield node
+            return module, way
+    return module, steps
 
 
 def _contains(code: CodeType, inner: CodeType) -> bool:

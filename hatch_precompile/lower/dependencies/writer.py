@@ -21,7 +21,7 @@ import torch
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.lower.dependencies.executed import ExecutedReads
-from hatch_precompile.lower.dependencies.functions import FunctionDependencies, nodes_of
+from hatch_precompile.lower.dependencies.functions import FunctionDependencies
 from hatch_precompile.lower.dependencies.kinds import (
     Absent,
     AnsweredCall,
@@ -341,7 +341,7 @@ class _Writer:
     def _taking_part(self) -> list[type]:
         """The classes of the trace and of its guards, and their own classes."""
         found = dict.fromkeys([torch.Tensor, *self.assumed.classes])
-        for node in nodes_of(self.tree):
+        for node in self.tree.nodes():
             if node.leaves:
                 found[type(node.value)] = None
                 if is_a(node.value, type):
@@ -388,7 +388,7 @@ class _Writer:
         met: set[type[Any]] = {
             *_PLAIN,
             *self.assumed.classes,
-            *(type(node.value) for node in nodes_of(self.tree) if node.leaves),
+            *(type(node.value) for node in self.tree.nodes() if node.leaves),
         }
         name = fingerprints.type_name
         entries = ((name(cls), fingerprints.of_table_entry(table[cls])) for cls in met & table.keys())

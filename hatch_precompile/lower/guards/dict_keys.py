@@ -23,18 +23,9 @@ def ask_for_keys_alone(tree: GuardNode, found: Iterable[Asked]) -> None:
         for identity, all_of_it in by_value.items()
         if not any(asked.whole for asked in all_of_it)
     }
-    for node in _dicts(tree):
+    for node in [node for node in tree.nodes() if is_a(node.value, dict)]:
         if id(node.value) in alone:
             _by_name(node, alone[id(node.value)])
-
-
-def _dicts(tree: GuardNode) -> list[GuardNode]:
-    found, pending = [], [tree]
-    while pending:
-        node = pending.pop()
-        found += [node] if is_a(node.value, dict) else []
-        pending += node.children
-    return found
 
 
 def _has(node: GuardNode, keys: set[Any]) -> None:

@@ -237,14 +237,8 @@ def _dict_version(text: GuardText, node: GuardNode, leaf: Leaf, variable: Variab
 
 def _known_classes(node: GuardNode) -> list[type]:
     """The classes of all values in the node's tree whose class is checked, and the classes it names."""
-    root = node
-    while root.parent is not None:
-        root = root.parent
     found: set[type] = set()
-    pending = [root]
-    while pending:
-        current = pending.pop()
-        pending += current.children
+    for current in node.root().nodes():
         kinds = {leaf.kind for leaf in current.leaves}
         if kinds & _FIX_THE_CLASS:
             found.add(type(current.value))

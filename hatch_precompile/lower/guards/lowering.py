@@ -368,8 +368,7 @@ def _kind_of_shapes(condition: Expression) -> Kind:
 
 def _checks(node: GuardNode) -> int:
     """How many checks dynamo's tree has at and below a node."""
-    own = len(node.leaves) + len(node.epilogue) + len(node.relations)
-    return own + sum(_checks(child) for child in node.children)
+    return sum(len(each.leaves) + len(each.epilogue) + len(each.relations) for each in node.nodes())
 
 
 def _cost(node: GuardNode) -> tuple[int, int]:
