@@ -50,7 +50,6 @@ _ONE_OF = {
 }
 _MODES = {"no_grad", "inference", "train"}
 _GRAPH = r"graphs/\d+(-backward)?"
-_GRAPHS = re.compile(r"graphs/(\d+)\.txt")
 _KINDS = {
     "heads": re.compile(r"frames/\d+\.heads"),
     "entry": re.compile(r"entries/\d+\.entry"),
@@ -105,9 +104,7 @@ def _problems(manifest: Manifest) -> Iterator[str]:
     yield from _of_frames(manifest)
     for resume in manifest.resumes:
         yield from _of_file(manifest, resume.code, "code")
-        yield from _unless(
-            _DOTTED.fullmatch(resume.module), f"has {resume.module!r} for the name of a module"
-        )
+        yield from _of_module(resume.module)
     yield from _of_part(manifest)
 
 

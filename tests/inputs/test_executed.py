@@ -43,11 +43,6 @@ class Bare:
 Bare.__module__, Bare.__qualname__ = executed.Weights.__module__, executed.Weights.__qualname__
 
 
-class OtherMeters(float):
-    def __mul__(self, other: Any) -> Any:
-        return other * 4.0
-
-
 def earth(cls: Any, value: object) -> Any:
     return cls.EARTH
 

@@ -22,9 +22,6 @@ class Registry(dict[Any, Any]):
         return super().get(type(value).__name__) or 2.0
 
 
-REGISTRY = Registry()
-
-
 def of_a_tensor(x: torch.Tensor, table: Registry) -> torch.Tensor:
     return x * table.of(x)
 

@@ -292,10 +292,6 @@ def _statements(source: Source, body: list[ast.stmt]) -> Iterator[Edit]:
         yield "statements swapped", f"lines {one.lineno} and {other.lineno} are swapped", swapped, False
 
 
-def _indent(node: ast.stmt) -> str:
-    return " " * node.col_offset
-
-
 def _function(source: Source, node: ast.FunctionDef) -> Iterator[Edit]:
     yield from _decorators(source, node)
     inner = " " * (node.body[0].col_offset)

@@ -13,8 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.truth.changes.registry import add, change
 
-_ELEMENTWISE = {torch.sin: torch.cos, torch.relu: torch.tanh}
-
 
 class CountingFunctions(TorchFunctionMode):
     """How often torch's Python functions are called is what it is about."""
