@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from hatch_precompile.static_lookup import file_of
+from hatch_precompile.tracing.assumptions.notes import of_torch as is_torch
 
 __all__ = ["is_librarys", "is_python", "is_torch"]
-
-
-def is_torch(filename: str) -> bool:
-    return filename.startswith(str(Path(torch.__file__).parent) + os.sep)
 
 
 def is_python(filename: str) -> bool:
