@@ -15,7 +15,7 @@ from hatch_precompile.bundle.format import INDEX_FORMAT
 from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content
 from hatch_precompile.merge.bundles import Cell, in_order
-from hatch_precompile.merge.metadata import range_of, with_tags, with_torch
+from hatch_precompile.merge.metadata import range_of
 from hatch_precompile.merge.shards import with_whole_cells
 from hatch_precompile.merge.tags import merged_tag
 from hatch_precompile.merge.wheels import NAMED, Wheel, check_same, read_wheel
@@ -68,12 +68,7 @@ def _merged(read: Sequence[Wheel], outdir: Path, planned: Sequence[str] | None) 
     cells = in_order({cell.name: cell for bundle in bundles.values() for cell in bundle.values()})
     tag = merged_tag({wheel.path: wheel.tags for wheel in read})
     torches = [cell.built_with["torch"] for cell in cells]
-    metadata, about = first.common
-    entries: dict[str, Content | bytes] = {
-        **first.files,
-        metadata: with_torch(first.common[metadata], torches),
-        about: with_tags(first.common[about], tag),
-    }
+    entries = first.beside_bundles(torches, tag)
     for folder, bundle in bundles.items():
         entries.update(_bundle(folder, in_order(bundle)))
     path = outdir / f"{first.stem}-{tag}.whl"

@@ -14,8 +14,6 @@ from hatch_precompile.backends.base import Variant
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find_cells
 from hatch_precompile.bundle.writer import write_bundle
 from hatch_precompile.errors import BuildError
-from hatch_precompile.merge.archive import Content
-from hatch_precompile.merge.metadata import with_tags, with_torch
 from hatch_precompile.merge.tags import merged_tag
 from hatch_precompile.merge.wheels import check_same, read_wheel
 from hatch_precompile.merge.zip_writer import write_wheel
@@ -97,12 +95,7 @@ def _united(cell: str, parts: list[_Shard], folder: Path) -> Path:
         raise BuildError(f"the shards of {cell} are damaged: {error}") from error
     (bundle_folder,) = first.bundles
     tag = merged_tag({wheel.path: wheel.tags for wheel in (first, *others)})
-    metadata, about = first.common
-    entries: dict[str, Content | bytes] = {
-        **first.files,
-        metadata: with_torch(first.common[metadata], [shards[0].bundle.built_with["torch"]]),
-        about: with_tags(first.common[about], tag),
-    }
+    entries = first.beside_bundles([shards[0].bundle.built_with["torch"]], tag)
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         entries[f"{bundle_folder}{path.relative_to(directory).as_posix()}"] = path.read_bytes()
     united = folder / f"{first.stem}-{tag}.whl"

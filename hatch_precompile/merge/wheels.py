@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from packaging.utils import (
 from hatch_precompile.errors import BuildError
 from hatch_precompile.merge.archive import Content, read_archive
 from hatch_precompile.merge.bundles import Cell, take_bundles
-from hatch_precompile.merge.metadata import headers, without_tags, without_torch
+from hatch_precompile.merge.metadata import headers, with_tags, with_torch, without_tags, without_torch
 
 __all__ = ["NAMED", "Wheel", "check_same", "read_wheel"]
 
@@ -50,6 +50,12 @@ class Wheel:
     def folder(self) -> str:
         """That of METADATA, WHEEL and RECORD."""
         return next(iter(self.common)).partition("/")[0]
+
+    def beside_bundles(self, torches: Iterable[str], tag: str) -> dict[str, Content | bytes]:
+        """What a wheel of several has that is of no bundle."""
+        metadata, about = self.common
+        said = with_torch(self.common[metadata], torches), with_tags(self.common[about], tag)
+        return {**self.files, metadata: said[0], about: said[1]}
 
 
 def read_wheel(path: Path) -> Wheel:
