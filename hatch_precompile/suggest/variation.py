@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -136,7 +136,7 @@ def _range(group: _Group, entrypoint: Entrypoint) -> Dimension:
 
 def _with_one_range(shapes: dict[str, dict[int, Dimension]]) -> dict[str, dict[int, Dimension]]:
     ranges: dict[str, Dimension] = {}
-    for _, _, each in _dimensions(shapes):
+    for each in [each for dimensions in shapes.values() for each in dimensions.values()]:
         known = ranges.get(each.name, each)
         low = None if known.min is None or each.min is None else min(known.min, each.min)
         high = None if known.max is None or each.max is None else max(known.max, each.max)
@@ -145,12 +145,6 @@ def _with_one_range(shapes: dict[str, dict[int, Dimension]]) -> dict[str, dict[i
         argument: {index: ranges[each.name] for index, each in sorted(dimensions.items())}
         for argument, dimensions in shapes.items()
     }
-
-
-def _dimensions(shapes: dict[str, dict[int, Dimension]]) -> Iterator[tuple[str, int, Dimension]]:
-    for argument, dimensions in shapes.items():
-        for index, dimension in dimensions.items():
-            yield argument, index, dimension
 
 
 # -- numbers -----------------------------------------------------------------------------------------
