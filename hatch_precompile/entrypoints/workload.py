@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FunctionType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -80,7 +81,7 @@ class _Recorder:
         self,
         mode: str,
         what: str,
-        watch: Callable[[_Record], AbstractContextManager[None]],
+        watch: Callable[[_Record], AbstractContextManager[Any]],
         through: Through | None,
     ) -> None:
         self.mode = mode
@@ -163,7 +164,7 @@ def _mode() -> str:
     return "train" if torch.is_grad_enabled() else "no_grad"
 
 
-def _watching(declared: Declared) -> Callable[[_Record], AbstractContextManager[None]]:
+def _watching(declared: Declared) -> Callable[[_Record], AbstractContextManager[Any]]:
     """What has every call of the target go through a function, while its block runs."""
     if declared.kind == "module class":
         return functools.partial(_watching_class, declared.value)
@@ -187,8 +188,7 @@ def _watching_class(cls: Any, record: _Record) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _watching_method(cls: Any, name: str, record: _Record) -> Iterator[None]:
+def _watching_method(cls: Any, name: str, record: _Record) -> AbstractContextManager[Any]:
     raw = inspect.getattr_static(cls, name)
 
     def method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -203,33 +203,25 @@ def _watching_method(cls: Any, name: str, record: _Record) -> Iterator[None]:
         return record(function, None, args, kwargs)
 
     if isinstance(raw, classmethod):
-        watched = _watched(cls, name, lambda args: bool(args) and args[0] is cls, class_method)
-    elif isinstance(raw, staticmethod):
-        watched = _watched(cls, name, lambda args: True, static_method)
-    else:
-        watched = _watched(cls, name, lambda args: bool(args) and is_a(args[0], cls), method)
-    with watched:
-        yield
+        return _watched(cls, name, lambda args: bool(args) and args[0] is cls, class_method)
+    if isinstance(raw, staticmethod):
+        return _watched(cls, name, lambda args: True, static_method)
+    return _watched(cls, name, lambda args: bool(args) and is_a(args[0], cls), method)
 
 
-@contextmanager
-def _watching_function(function: Any, record: _Record) -> Iterator[None]:
-    with calls_observed(
+def _watching_function(function: Any, record: _Record) -> AbstractContextManager[Any]:
+    return calls_observed(
         function, lambda args: True, lambda function, args, kwargs: record(function, None, args, kwargs)
-    ):
-        yield
+    )
 
 
-@contextmanager
-def _watched(cls: Any, name: str, is_of: IsOf, call: Call) -> Iterator[None]:
+def _watched(cls: Any, name: str, is_of: IsOf, call: Call) -> AbstractContextManager[Any]:
     """Have calls of a class's function go through `call`: by its code, for an object may keep its own method,
     in a wrapper of its constructor's, say. What is no Python function is replaced in the class."""
     raw = inspect.getattr_static(cls, name)
     function = getattr(raw, "__func__", raw)
     if type(function) is FunctionType:
-        with calls_observed(function, is_of, call):
-            yield
-        return
+        return calls_observed(function, is_of, call)
 
     def method(*args: Any, **kwargs: Any) -> Any:
         def original(owner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -237,13 +229,4 @@ def _watched(cls: Any, name: str, is_of: IsOf, call: Call) -> Iterator[None]:
 
         return call(original, args, kwargs) if is_of(args) else original(*args, **kwargs)
 
-    inherited = object()
-    before = vars(cls).get(name, inherited)
-    setattr(cls, name, method)
-    try:
-        yield
-    finally:
-        if before is inherited:
-            delattr(cls, name)
-        else:
-            setattr(cls, name, before)
+    return patch.object(cls, name, method)
