@@ -110,6 +110,13 @@ WAYS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "arguments": ("torch._functorch._aot_autograd.runtime_wrappers:AOTDispatchAutograd.post_compile",),
     },
+    "sizes as nodes of a graph": {
+        "a method": ("torch.fx.graph:Graph.materialize_symints",),
+        "an interpreter of expressions": (
+            "torch.utils._sympy.interp:sympy_interp",
+            "torch.utils._sympy.reference:PythonReferenceAnalysis",
+        ),
+    },
     "the architecture that is compiled for": {
         "a setting": ("torch._inductor.config:cpp.march",),
         "the flags": ("torch._inductor.cpp_builder:_get_optimization_cflags",),

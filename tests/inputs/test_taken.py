@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from packaging.version import Version
 
 from hatch_precompile.errors import Unsupported
 from tests.inputs.asked import rows
@@ -408,6 +409,9 @@ def test_a_member_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "GREEN is new" in one.verdict()
 
 
+@pytest.mark.skipif(
+    Version(torch.__version__) >= Version("2.14"), reason="this torch fails where a number is looked for"
+)
 def test_a_member_by_a_number() -> None:
     def asked(x: torch.Tensor) -> torch.Tensor:
         try:

@@ -15,6 +15,7 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from hatch_precompile.inductor.prepacking.steps import may_share_memory
+from hatch_precompile.inductor.prepacking.symbolic_sizes import as_arguments
 
 __all__ = ["gives_channels_last", "keep_strides"]
 
@@ -68,7 +69,7 @@ def _force(graph: Any, node: Any, users: Sequence[Any]) -> None:
     if free_unbacked_symbols(value.stride()):
         return
     with graph.inserting_before(node.next):
-        strides = tuple(graph.materialize_symints(value.stride()))
+        strides = tuple(as_arguments(graph, value.stride()))
         forced = graph.call_function(force_stride_order, (node, strides))
     forced.meta.update(node.meta)
     for user in users:

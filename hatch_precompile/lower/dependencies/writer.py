@@ -156,7 +156,7 @@ def dependencies_of(
         )
     reading = ExecutedReads(assumed, namer)
     functions = FunctionDependencies(assumed, tree, namer, reading)
-    writer = _Writer(assumed, tree, namer, reading)
+    writer = _Writer(assumed, tree, namer, reading, [code, *traced])
     environment = tuple(EnvironmentVariable(*each) for each in sorted(assumed.environment.items()))
     at_load = [
         *functions.of_code([each for each in [code, *traced] if each not in resumes]),
@@ -215,11 +215,21 @@ def _unordered_keywords(code: CodeType, assumed: Assumed, tree: GuardNode) -> st
 
 
 class _Writer:
-    def __init__(self, assumed: Assumed, tree: GuardNode, namer: Namer, reading: ExecutedReads) -> None:
+    """codes: those that were traced"""
+
+    def __init__(
+        self,
+        assumed: Assumed,
+        tree: GuardNode,
+        namer: Namer,
+        reading: ExecutedReads,
+        codes: Sequence[CodeType],
+    ) -> None:
         self.assumed = assumed
         self.tree = tree
         self.namer = namer
         self.reading = reading
+        self.codes = codes
         self._covered: set[int] = set()  # objects whose content is compared
 
     def helpers(self) -> Iterator[Dependency]:
@@ -332,8 +342,8 @@ class _Writer:
         }
         for code in self.assumed.helpers:
             found.update(name for name in code.co_names if name not in self.reading.stored)
-        for function in self.assumed.functions:
-            found.update(function.__code__.co_names)
+        for code in (*self.codes, *(function.__code__ for function in self.assumed.functions)):
+            found.update(code.co_names)
         if self.assumed.called:
             found |= _CALLED_MODULE
         return frozenset(found | SPECIAL)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodWrapperType
@@ -50,19 +51,19 @@ def watching_assumptions() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
 
         def watch(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
-            # One version of torch has a method where another inherits it.
-            places = [place for place in getattr(owner, "__mro__", (owner,)) if name in vars(place)]
-            if not places:
+            if not hasattr(owner, name):
                 raise Unsupported(
                     f"torch {torch.__version__} has no {owner.__name__}.{name}, so that it is not known what "
                     "it takes for constant",
                     advice="Build with a version of torch that is supported.",
                 )
-            owner = places[0]
-            raw = vars(owner)[name]
+            raw = inspect.getattr_static(owner, name)
             wrapped = _around(getattr(owner, name), name, wrapper)
+            if name in vars(owner):
+                stack.callback(setattr, owner, name, raw)
+            else:  # one version of torch has a method where another inherits it
+                stack.callback(delattr, owner, name)
             setattr(owner, name, staticmethod(wrapped) if isinstance(raw, staticmethod) else wrapped)
-            stack.callback(setattr, owner, name, raw)
 
         watch_executed(watch)
         _watch_code(watch)

@@ -301,8 +301,6 @@ def _has_key(frame_locals: dict[str, Any]) -> bool:
 
 
 def _set_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
-    if not isinstance(self, torch_name("set")):  # from torch 2.14 on it is a method of every variable
-        return own(self, tx, name, args, kwargs)
     if name == "pop" and _hashed_otherwise(self):
         stop("pop() of a set of other elements than numbers", _SORT)
     if name in _CHANGING and not (name == "update" and all(map(_is_ordered, args))):

@@ -21,6 +21,7 @@ from hatch_precompile.inductor.extern_kernels import (
     lowers_itself,
 )
 from hatch_precompile.inductor.prepacking.steps import added
+from hatch_precompile.inductor.prepacking.symbolic_sizes import as_arguments
 
 __all__ = ["all_steps", "split_recurrent_layers"]
 
@@ -70,7 +71,7 @@ def _split(graph: Any, node: Any) -> None:
             product = added(graph, aten.addmm.default, bias, rows, transposed)
         else:
             product = added(graph, aten.mm.default, rows, transposed)
-        sizes = graph.materialize_symints((steps, batch)) if _has_symbols(steps, batch) else (steps, batch)
+        sizes = as_arguments(graph, (steps, batch))
         whole = product.meta["val"].view(steps, batch, _GATES * size)
         gates = _viewed(graph, product, [*sizes, _GATES * size], whole)
         packed = _by_units(graph, w_state, size)
@@ -79,10 +80,6 @@ def _split(graph: Any, node: Any) -> None:
         layer.meta["val"] = node.meta["val"][:3]
     node.replace_all_uses_with(layer)
     graph.erase_node(node)
-
-
-def _has_symbols(*sizes: Any) -> bool:
-    return any(isinstance(size, torch.SymInt) for size in sizes)
 
 
 def _viewed(graph: Any, node: Any, sizes: Any, value: Any) -> Any:
