@@ -15,7 +15,7 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from hatch_precompile.inductor.prepacking.steps import may_share_memory
-from hatch_precompile.inductor.prepacking.symbolic_sizes import as_arguments
+from hatch_precompile.tracing.sizes import value_in_sample
 
 __all__ = ["gives_channels_last", "keep_strides"]
 
@@ -68,8 +68,9 @@ def _force(graph: Any, node: Any, users: Sequence[Any]) -> None:
         return
     if free_unbacked_symbols(value.stride()):
         return
+    # It is their order that counts, which is that of the sample's. Torch 2.11 cannot tell it of symbols.
+    strides = tuple(value_in_sample(each, 1) for each in value.stride())
     with graph.inserting_before(node.next):
-        strides = tuple(as_arguments(graph, value.stride()))
         forced = graph.call_function(force_stride_order, (node, strides))
     forced.meta.update(node.meta)
     for user in users:
