@@ -468,7 +468,7 @@ def same() -> dict[str, Any]:
 
 def played(step: str) -> dict[str, Any]:
     name, *arguments = step.split(":")
-    functions: dict[str, Callable[..., dict[str, Any]]] = {"time": timed, **globals()}
+    functions: dict[str, Callable[..., dict[str, Any]]] = {**globals(), "time": timed}
     return functions[name](*arguments)
 
 

@@ -11,6 +11,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 SCRIPT = TESTS / "gpu/check.py"
 
@@ -29,6 +31,12 @@ def test_each_step_has_a_function() -> None:
     assert {"about", "agree", "pack", "cold", "time", "same", *check.OF_SEVERAL} == named
     for name in named - {"time"}:
         assert callable(getattr(check, name))
+
+
+def test_the_step_that_is_called_like_a_module_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = script()
+    monkeypatch.setattr(check, "timed", lambda *given: {"given": given})
+    assert check.played("time:encoder:aoti") == {"given": ("encoder", "aoti")}
 
 
 def test_it_has_the_entrypoints_of_its_project() -> None:
