@@ -37,10 +37,9 @@ def test_the_model_of_the_demo(tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(REPOSITORY / "example_project", project, ignore=shutil.ignore_patterns("__pycache__"))
     configuration = project / "pyproject.toml"
-    timed = configuration.read_text().replace(
-        'variants = ["native"]', 'variants = ["native"]\ntimeout = 3600'
-    )
-    configuration.write_text(timed)
+    text = configuration.read_text().replace('variants = ["native"]', 'variants = ["native"]\ntimeout = 3600')
+    # The build calls the largest declared sizes, too: emulated, that ends in no useful time.
+    configuration.write_text(text.replace("max = 64", "max = 8").replace("max = 256", "max = 24"))
     arguments = ("--wheel", "--skip-dependency-check")  # what it requires is its trained weights
     wheel, log = build(project, tmp_path / "plugin", tmp_path / "dist", *arguments)
     assert re.search(r"manylinux_2_\d+_aarch64\.whl$", wheel.name)
