@@ -25,7 +25,7 @@ with torch.no_grad():
     for sample in [*samples.batches(), other]:
         torch.testing.assert_close(minilm(*sample), probe.eager(minilm)(*sample))
 package = "minilm_search"
-served = probe.hits("MiniLM", package), probe.misses("MiniLM", package)
+served = probe.hits("minilm", package), probe.misses("minilm", package)
 probe.result(served=served, imported=probe.compilers())
 """
 
