@@ -275,8 +275,8 @@ class TestMatrix:
     def test_on_a_terminal_there_is_a_line_for_each_cell_instead(self, project: Path) -> None:
         result = run("build", "--matrix", project, FORCE_COLOR="1", COLUMNS="100")
         assert result.exit_code == 0, result.output
-        assert "4 of 4 cells, 0:" in result.stderr
-        assert "Making the source distribution, 0:" in result.stderr
+        assert re.search(r"4 of 4 cells, \d+:", result.stderr)
+        assert re.search(r"Making the source distribution, \d+:", result.stderr)
         assert re.search(r"cp311-torch2\.14\.1  building: \w+", result.stderr)
         assert "this is" not in result.stderr
 
