@@ -188,6 +188,30 @@ def test_depthwise_convolutions_whose_weights_are_read(
         assert one.stride() == other.stride()
 
 
+class Blur(nn.Module):
+    """One filter for each of any number of channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Parameter(torch.randn(1, 1, 3, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        channels = x.shape[1]
+        return F.conv2d(x, self.filter.expand(channels, 1, 3, 3), padding=1, groups=channels)
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_any_number_of_channels_is_left_to_onednn(fixed: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model, x = Blur(), torch.randn(2, 16, 9, 11)
+    torch._dynamo.mark_dynamic(x, 1)
+    call, *_ = compiled(model, avx512(), x, fixed=fixed)
+    answer, ran = multiplied_by_onednn(call, "convolution", capfd)
+    assert len(ran) == 1
+    with torch.no_grad():
+        torch.testing.assert_close(answer[0], model(x), atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("fixed", [True, False])
 def test_infinite_weights_of_a_depthwise_convolution_reach_no_further_than_the_image(fixed: bool) -> None:
     torch.manual_seed(0)

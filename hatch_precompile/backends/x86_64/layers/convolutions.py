@@ -58,7 +58,7 @@ _WIDEST, _FURTHEST, _FEWEST = 7, 2, 8
 
 def is_ours(node: Any) -> bool:
     """Whether a convolution is one for our functions. Where sizes are not known the sample's count."""
-    return _is_of_float32(node) and (_is_depthwise(node) if node.args[-1] > 1 else _is_small_conv1x1(node))
+    return _is_of_float32(node) and (_is_small_conv1x1(node) if node.args[-1] == 1 else _is_depthwise(node))
 
 
 def _is_of_float32(node: Any) -> bool:
@@ -68,8 +68,12 @@ def _is_of_float32(node: Any) -> bool:
 
 
 def _is_depthwise(node: Any) -> bool:
-    _, weight, _, stride, _, dilation, transposed, _, groups = node.args
-    filters, channels, _, width = weight.meta["val"].shape
+    _, weight, _, stride, padding, dilation, transposed, _, groups = node.args
+    shape = weight.meta["val"].shape
+    filters, channels, _, width = shape
+    # Of any number of channels, say, they are nodes.
+    if not all(isinstance(each, int) for each in (groups, *shape, *stride, *padding, *dilation)):
+        return False
     if transposed or not groups == filters >= _FEWEST or channels != 1:
         return False
     return bool({*dilation} == {1} and width <= _WIDEST and stride[-1] <= _FURTHEST)
@@ -90,7 +94,7 @@ def depthwise_convolutions(graph: Any) -> None:
         value = node.args[0].meta["val"]
         if value.device.type != "cpu" or free_unbacked_symbols(value):
             continue
-        if node.args[-1] > 1 and is_ours(node):
+        if node.args[-1] != 1 and is_ours(node):
             node.target = depthwise_convolution
 
 
