@@ -18,7 +18,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         *("STAND_ASIDE", "GLOBAL_STATE", "INFERENCE_MODE", "TORCH_FUNCTION_STATE"),
         *("DEFAULT_DEVICE", "DUAL_LEVEL", "SAVED_TENSORS_HOOKS"),
     ),
-    "the process": ("ENVIRONMENT", "PROCESS_STATE", "HOOKS"),
+    "the process": ("ENVIRONMENT", "GPU", "GPU_SETTINGS", "PROCESS_STATE", "HOOKS"),
 }
 """The kinds of checks (lower/guards/checks.py) by what they are about; all others are about Python values."""
 

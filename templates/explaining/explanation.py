@@ -81,6 +81,9 @@ def _report(number: int, entry: Entry, frame_locals: dict[str, Any]) -> dict[str
     try:
         if not entry.ready and not torch_private.may_serve():
             return _report_of(number, _STANDS_ASIDE, check="may_serve()", remedy=remedy("STAND_ASIDE", ()))
+        if entry.is_for_unused_gpu:
+            reason = f"it is for {entry.record['gpu']['variant']}, and this process has no tensor on a GPU"
+            return _report_of(number, reason)
         try:
             beside = entry.beside()
         except Unimported as error:
@@ -150,6 +153,9 @@ _SENTENCES = {
     "CHECKPOINT": (
         "the call is made by torch.utils.checkpoint with use_reentrant=True, and draws random numbers"
     ),
+    "GPU_SETTINGS": (
+        "torch's settings for GPUs differ: the kinds of attention that are enabled, their order, or cuDNN"
+    ),
     "HOOKS": "other hooks or methods are on the modules than at the build",
 }
 
@@ -165,6 +171,8 @@ def _words(beside: Beside, check: Check, stop: Stop) -> tuple[str, str]:
         return torchs_kind(kind, said), f"torch's global state differs: {said}"
     if kind in _SENTENCES:
         return kind, _SENTENCES[kind]
+    if kind == "GPU":
+        return kind, f"it is for {constants['gpu']}"
     if kind == "ENVIRONMENT":
         name = check.expected
         where = "which the traced code reads, is not as it was at the build"
@@ -207,12 +215,22 @@ def _tensor_words(constants: Any, check: Check, stop: Stop) -> tuple[str, str]:
                 same = f"{paths[number]} is the same tensor as {paths[other]}, the entry needs two"
                 return "TENSOR_ALIASING", same
     text = str(constants[check.expected].check_verbose(*tensors, tensor_check_names=paths))
+    if "device index" in text and (apart := _on_two_gpus(paths, tensors)):  # torch's words lack the numbers
+        return "TENSOR_DEVICE", apart
     kind = torchs_kind(check.kind, text)
     if kind == "TENSOR_KEYS":
         for path, tensor in zip(paths, tensors, strict=True):
             if text.startswith(f"tensor '{path}' dispatch key") and (words := _other_kind(tensor, text)):
                 return words[0], f"{path} {words[1]}"
     return kind, text
+
+
+def _on_two_gpus(paths: list[str], tensors: list[Any]) -> str | None:
+    lying_there = [(path, each.device) for path, each in zip(paths, tensors, strict=True) if each.is_cuda]
+    first, device = lying_there[0] if lying_there else ("", None)
+    others = (f"{path} is on {there}" for path, there in lying_there if there != device)
+    said = next(others, None)
+    return said and f"{said}, and {first} is on {device}; the entry needs one GPU for all"
 
 
 def _other_kind(tensor: Any, text: str) -> tuple[str, str] | None:

@@ -89,11 +89,16 @@ class Entry:
         """Whether it does not fit this process, or was taken out."""
         return not self.ready and self.guard is not self.stub
 
+    @property
+    def is_for_unused_gpu(self) -> bool:
+        """Whether it is for a GPU, and this process has no tensor on one: nothing here opens the driver."""
+        return "gpu" in self.record and not sys.modules["torch"].cuda.is_initialized()
+
     def load(self) -> bool:
         """Set up what the stub stands for; one that does not fit this process is left out with a warning."""
         installation = self.frame.installation
-        if "gpu" in self.record and not sys.modules["torch"].cuda.is_initialized():
-            return False  # no tensor is on one
+        if self.is_for_unused_gpu:
+            return False
         if not self.ready and self.guard is self.stub:
             try:
                 with torch_private.at_work():
@@ -133,11 +138,14 @@ class Entry:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise Damaged(f"the manifest does not say for which GPU it is ({error!r})") from None
 
+    def _check_cuda(self) -> None:
+        from ..backends.cuda import check_cuda
+
+        check_cuda(self._bundle.manifest["built_with"])
+
     def _load(self, data: dict[str, Any]) -> None:
         if "gpu" in self.record:
-            from ..backends.cuda import check_cuda
-
-            check_cuda(self._bundle.manifest["built_with"])
+            self._check_cuda()
         check_dependencies(data["inputs"])
         log = self.frame.installation.log
         stands_in = self if log is None else Announced(self, log)
@@ -158,6 +166,8 @@ class Entry:
         data = marshal.loads(self._bundle.read(self.record["data"]))
         namespace, made = guard_namespace(), SimpleNamespace()
         try:
+            if "gpu" in self.record:
+                self._check_cuda()
             # einops need not be called for it.
             check_dependencies(record for record in data["inputs"] if record[0] != "prepared")
             with torch_private.without_torch_function():

@@ -174,12 +174,15 @@ def other_card() -> dict[str, Any]:
     return _called(lambda: models.scaled(x, y))
 
 
-def explained() -> list[str]:
-    """Why a call with tensors on two GPUs is not served."""
-    x, y = torch.randn(8, 64), torch.randn(8, 64)
+def explained() -> dict[str, list[str]]:
+    """Why a call with tensors on two GPUs is not served, and one where torch does not use cuDNN."""
+    x, y = torch.randn(8, 64).to("cuda:0"), torch.randn(8, 64)
     with torch.no_grad():
-        reports = _precompiled.explain("scaled", x.to("cuda:0"), y.to("cuda:1"))
-    return [each["reason"] for each in reports]
+        on_two = _precompiled.explain("scaled", x, y.to("cuda:1"))
+        torch._C._set_cudnn_enabled(False)
+        on_one = _precompiled.explain("scaled", x, y.to("cuda:0"))
+    reasons = {"two GPUs": on_two, "no cuDNN": on_one}
+    return {name: [each["reason"] for each in reports] for name, reports in reasons.items()}
 
 
 def without() -> dict[str, Any]:

@@ -42,6 +42,8 @@ Kind = Literal[
     "EQUALS_MATCH",
     "GLOBAL_STATE",
     "GRADIENT",
+    "GPU",
+    "GPU_SETTINGS",
     "HOOKS",
     "IDENTITY",
     "ID_MATCH",

@@ -163,12 +163,12 @@ class _Writer:
                 self._visit(child)
         if self.dependencies.called:
             require_hooks(self.text, self.root, self._variables, self.dependencies.called)
+        tensors = require_tensors(self.text, self._tensors, on_gpu=self.on_gpu)
         if self.on_gpu:
             torch_private.settle_gpu_settings()
             settings = Name("gpu_settings").call()
             expected = literal(torch_private.gpu_settings())
-            self.text.require(settings.equals(expected), "PROCESS_STATE")
-        tensors = require_tensors(self.text, self._tensors, on_gpu=self.on_gpu)
+            self.text.require(settings.equals(expected), "GPU_SETTINGS")
         for relation in self.root.relations:
             self._relation(relation)
         for leaf in self.root.epilogue:

@@ -97,7 +97,7 @@ def require_tensors(
     if on_gpu:
         lying_there = [[variable for _, leaf, variable in group if leaf.args[0].is_cuda] for group in groups]
         one_of_each = [variables[0] for variables in lying_there if variables]
-        text.require(Name("gpu").attribute("serves").call(*one_of_each), "TENSOR_DEVICE")
+        text.require(Name("gpu").attribute("serves").call(*one_of_each), "GPU")
     return tuple(_group([_spec(text.namer, node, leaf) for node, leaf, _ in group]) for group in groups)
 
 

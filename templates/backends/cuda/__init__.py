@@ -55,6 +55,12 @@ class Gpu:
         self._pinned = pinned
         self._runs: dict[int, bool] = {}
 
+    def __str__(self) -> str:
+        major, minor = divmod(self._requires, 10)
+        newer = f" to {major}.9" if major < _ALONE else ""
+        alone = ", the first of this process, while it is the current one" if self._pinned else ""
+        return f"a GPU of capability {major}.{minor}{newer}{alone}"
+
     def serves(self, *tensors: Any) -> bool:
         """Whether the GPU that these are on runs it, which is one for all; without any, the current one."""
         if tensors:

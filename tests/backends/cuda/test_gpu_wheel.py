@@ -209,8 +209,13 @@ def test_a_card_runs_what_is_for_its_capability(place: Path, major: int, minor: 
 
 def test_an_explanation_has_the_reason(place: Path) -> None:
     reasons = play(place, "explained")
-    assert "device" in reasons[0]  # the entry for CPUs
-    assert all("device" in reason and "y" in reason for reason in reasons[1:])
+    for_cpus, *for_gpus = reasons["two GPUs"]
+    assert "device" in for_cpus
+    assert for_gpus == ["y is on cuda:1, and x is on cuda:0; the entry needs one GPU for all"] * 2
+    assert reasons["no cuDNN"][1:] == [
+        "torch's settings for GPUs differ: the kinds of attention that are enabled, their order, or cuDNN",
+        "it is for a GPU of capability 8.0 to 8.9",
+    ]
 
 
 def test_where_there_is_no_gpu_nothing_is_said_or_opened(place: Path) -> None:
@@ -223,7 +228,11 @@ def test_where_there_is_no_gpu_nothing_is_said_or_opened(place: Path) -> None:
     assert (seen["said"], seen["opened"], seen["compilers"]) == ([], False, [])
     assert seen["variant"] == "native" and not seen["backend"]
     assert seen["not run"] == ["cuda-sm80", "cuda-sm90"]
-    assert any("is on the CPU" in reason or "cuda" in reason for reason in seen["reasons"])
+    assert seen["reasons"] == [
+        "it would be served",
+        "it is for cuda-sm90, and this process has no tensor on a GPU",
+        "it is for cuda-sm80, and this process has no tensor on a GPU",
+    ]
 
 
 def test_where_it_is_to_be_run_and_there_is_no_gpu_the_build_stops(tmp_path: Path) -> None:
@@ -250,8 +259,10 @@ def test_what_is_to_be_run_calls_the_kernels(
         variant="cuda-sm90",
         run=True,
     )
-    assert result.problem.startswith("sample 1/1 from the bundle raised ")
-    assert "operation not supported" in result.problem
+    assert result.problem == (
+        "sample 1/1 is not served by any entry: rig: a graph could not run: CUDA driver error: "
+        "there is no GPU, and what stands in for one computes nothing"
+    )
 
 
 def test_a_graph_that_fails_is_noted() -> None:
