@@ -161,6 +161,16 @@ def test_others_stay_torchs(kind: str) -> None:
         torch.testing.assert_close(list(call()), list(model(x)), atol=2e-2, rtol=2e-2)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("kinds", [{}, {"proj_size": 6}, {"num_layers": 2, "bidirectional": True}])
+def test_states_have_their_shape_where_gradients_are_taken(kinds: dict[str, Any], batch: int) -> None:
+    model, x = Layers(8, 24, **kinds), torch.randn(6, batch, 8, requires_grad=True)  # not oneDNN's, then
+    torch._dynamo.reset()
+    with settings_of_a_build():
+        answers = torch.compile(model, backend="aot_eager", fullgraph=True)(x)
+    torch.testing.assert_close(list(answers), list(model(x)))
+
+
 def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(gm: Any) -> None:
         raise compiling._NoHandle("no C++")
