@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.inductor.parallel_regions import regions_for_any_threads
-from hatch_precompile.inductor.recurrent_states import states_of_two_dimensions
+from hatch_precompile.inductor.lstm_steps import lstm_steps
 from hatch_precompile.tracing.any_size.tracing import sizes_as_declared
 
 __all__ = ["capture_settings", "compiler_settings"]
@@ -142,7 +142,7 @@ def capture_settings(
         _headers_in(headers),
         regions_for_any_threads(),
         sizes_as_declared(),
-        states_of_two_dimensions(),
+        lstm_steps(),
         _symbolic(symbolic := Numbers(numbers)),
     ):
         yield symbolic

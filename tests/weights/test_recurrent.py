@@ -50,6 +50,10 @@ def exactly(model: nn.Module, *inputs: torch.Tensor) -> list[torch.Tensor]:
     return list(answers)
 
 
+def gradients(model: nn.Module, answers: list[torch.Tensor]) -> list[torch.Tensor]:
+    return list(torch.autograd.grad([each.sum() for each in answers], list(model.parameters())))
+
+
 # Sizes that fill no vector, rows that fill no block of registers, and enough of both for several threads.
 @pytest.mark.parametrize(
     ("name", "inner", "size", "rows", "kinds", "fixed"),
@@ -162,13 +166,18 @@ def test_others_stay_torchs(kind: str) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("of_input", [True, False])
 @pytest.mark.parametrize("kinds", [{}, {"proj_size": 6}, {"num_layers": 2, "bidirectional": True}])
-def test_states_have_their_shape_where_gradients_are_taken(kinds: dict[str, Any], batch: int) -> None:
-    model, x = Layers(8, 24, **kinds), torch.randn(6, batch, 8, requires_grad=True)  # not oneDNN's, then
+def test_what_gets_gradients_is_traced_step_by_step(
+    kinds: dict[str, Any], of_input: bool, batch: int
+) -> None:
+    torch.manual_seed(0)
+    model, x = Layers(8, 24, **kinds), torch.randn(6, batch, 8, requires_grad=of_input)
     torch._dynamo.reset()
     with settings_of_a_build():
         answers = torch.compile(model, backend="aot_eager", fullgraph=True)(x)
-    torch.testing.assert_close(list(answers), list(model(x)))
+    found, expected = ([*each, *gradients(model, each)] for each in (answers, model(x)))
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
