@@ -1,10 +1,10 @@
 """An LSTM that is traced step by step, and which ones are.
 
-torch.compile breaks the graph at recurrent layers, so that it does not come to what is mended here. oneDNN has a
-function for most layers, and torch traces the others step by step: those with projections, and those whose input
-gets gradients. Where only weights do, it takes oneDNN's, and then stops at something that is saved for the backward
-and is no tensor; torch 2.11 gives the last states of the steps a dimension too many. Seen in torch 2.11.0 and
-2.13.0.
+torch.compile breaks the graph at recurrent layers: it does not come to what is mended here. oneDNN has a
+function for most layers, and torch traces the others step by step: those with projections, and those whose
+input gets gradients. Where only weights do, it takes oneDNN's, and then stops at something that is saved for
+the backward and is no tensor. Torch 2.11 gives the last states of the steps a dimension too many. Seen in
+torch 2.11.0, 2.13.0 and 2.14.1.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["lstm_steps"]
 
 @contextlib.contextmanager
 def lstm_steps() -> Iterator[None]:
-    """While the block traces, an LSTM is traced step by step where anything of it gets gradients, and its last
-    states, hidden and cell, are of shape (batch, units) for each layer and direction."""
+    """While the block traces, an LSTM is traced step by step where anything of it gets gradients, and its
+    last states, hidden and cell, are of shape (batch, units) for each layer and direction."""
     from torch._decomp import decompositions
 
     steps, choose = decompositions.one_layer_lstm, decompositions.select_one_layer_lstm_function

@@ -14,8 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 from hatch_precompile.errors import ConfigError
-from hatch_precompile.inductor.parallel_regions import regions_for_any_threads
 from hatch_precompile.inductor.lstm_steps import lstm_steps
+from hatch_precompile.inductor.parallel_regions import regions_for_any_threads
 from hatch_precompile.tracing.any_size.tracing import sizes_as_declared
 
 __all__ = ["capture_settings", "compiler_settings"]
