@@ -105,6 +105,7 @@ def captured(
         given = {**free, **{name: found[name] for name in signature.parameters if name in found}}
         kept.append(Captured(records, data, trace.frame_globals, given))
 
+    graph_break_reasons()
     with capture_settings({}, 1), recorder.recording(), tracing_frames(on_frame, lambda *_: None):
         try:
             torch.compile(call, backend=backend)(*args, **kwargs)
@@ -124,12 +125,12 @@ def _skip_what_torch_does_not_trace(call: Callable[..., Any], args: Any, kwargs:
     """An older torch may fail by itself, or break the graph, where a later one has what the test is for."""
     if Version(torch.__version__) >= Version("2.13"):
         return
+    reasons = graph_break_reasons()  # of the call, while it was watched
     torch._dynamo.reset()
-    graph_break_reasons()
     with capture_settings({}, 1):
         try:
             torch.compile(call, backend="eager")(*args, **kwargs)
         except torch._dynamo.exc.InternalTorchDynamoError as error:
             pytest.skip(f"torch {torch.__version__} does not trace it: {str(error).splitlines()[0]}")
-    if reasons := graph_break_reasons():
+    if reasons := reasons or graph_break_reasons():
         pytest.skip(f"torch {torch.__version__} breaks the graph there: {reasons[0]}")
