@@ -3,7 +3,7 @@
 Whatever torch calls otherwise in one version than in another is asked for here, by our name for it. That all
 of it is there is checked before a build traces anything.
 
-Seen in torch 2.11.0 and 2.13.0. Of 2.12, 2.14 and 2.15 nothing here has been run.
+Seen in torch 2.11.0, 2.13.0 and 2.14.1. Of 2.12 and 2.15 nothing here has been run.
 """
 
 from __future__ import annotations
