@@ -84,7 +84,7 @@ class TestArm:
     @pytest.fixture(autouse=True)
     def arm(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-        self.gcc(monkeypatch, 12)
+        self.gcc(monkeypatch, 13)
 
     def gcc(self, monkeypatch: pytest.MonkeyPatch, version: int, more: str = "") -> None:
         answer = SimpleNamespace(stdout=f"#define __GNUC__ {version}\n#define __GNUC_MINOR__ 5\n{more}")
@@ -143,8 +143,8 @@ class TestArm:
     @pytest.mark.parametrize(
         ("version", "more", "level"),
         [
-            (11, "", "armv8.2-a-bf16"),
-            (12, "", "armv8.2-a-sve256"),
+            (12, "", "armv8.2-a-bf16"),
+            (13, "", "armv8.2-a-sve256"),
             (4, "#define __clang__ 1\n", "armv8.2-a-sve256"),
         ],
     )
@@ -154,10 +154,10 @@ class TestArm:
         self.gcc(monkeypatch, version, more)
         assert self.one("native", self.V1).requires == self.one(level, self.V1).requires
         said = (
-            r'"armv8.2-a-sve256" cannot be compiled here: g\+\+ is GCC 11, '
-            "which fails at code for SVE; install GCC 12"
+            r'"armv8.2-a-sve256" cannot be compiled here: g\+\+ is GCC 12, '
+            "which fails at code for SVE; install GCC 13"
         )
-        with pytest.raises(ConfigError, match=said) if version == 11 else nullcontext():
+        with pytest.raises(ConfigError, match=said) if version == 12 else nullcontext():
             self.one("armv8.2-a-sve256", self.V1)
 
     def test_layers_are_torchs_own_with_fixed_weights_too(self) -> None:
