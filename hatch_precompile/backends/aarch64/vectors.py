@@ -44,8 +44,8 @@ def _vectors(macro: str) -> Any:
 def compiler_that_fails(requires: Collection[str]) -> str:
     """What the C++ compiler is, in words, where it is one that fails at SVE; else an empty text.
 
-    GCC 10 to 12 end with internal errors at torch's headers for SVE (pytorch issues 137775 and 162422; 12.2 at
-    those of torch 2.13.0). What GCC 12 makes wrong of argmin and argmax (137597), those headers go around.
+    GCC 10 to 12 end with internal errors at torch's headers for SVE (pytorch issues 137775 and 162422; 12.2
+    at those of torch 2.13.0). What GCC 12 makes wrong of argmin and argmax (137597), those headers go around.
     """
     if "sve" not in requires:
         return ""
