@@ -325,7 +325,8 @@ _NOT_ASKED = _AsAWhole(agree=False)
 
 
 def _as_a_whole(ours: Any, theirs: Any, *, rounded: str | None, many: int) -> _AsAWhole:
-    """Whether a large tensor, of which some elements are not close, is close as a whole.
+    """Whether a large tensor, of which some elements are not close, is close as a whole; of half precision,
+    any of several elements.
 
     many: elements of a large one; rounded: float32 came from factors of a smaller type, and a small tensor
     may have no element that is close
@@ -338,7 +339,7 @@ def _as_a_whole(ours: Any, theirs: Any, *, rounded: str | None, many: int) -> _A
     rounded = rounded if ours.dtype is torch.float32 else None
     if rounded:
         limit = _ROUNDED[rounded] if ours.numel() >= _MANY else _FEW_AS_A_WHOLE
-    elif ours.numel() < many:
+    elif ours.numel() < (_SEVERAL if ours.dtype.itemsize == 2 else many):
         return _NOT_ASKED
     found, expected = ours.detach().double(), theirs.detach().double()
     finite = expected.isfinite()
@@ -368,6 +369,10 @@ _FAR_AWAY = 1e3
 
 _MANY = 256
 """Elements, from which on the mean says something."""
+
+_SEVERAL = 2
+"""Elements of half precision, of which eager code rounds what is between its operators, and a kernel does not:
+one near zero is as far off as the others, which is many times its own size."""
 
 _FEW_AS_A_WHOLE = 1e-1
 """Of fewer whose factors were rounded: a sum of products may be small where the products are not."""

@@ -35,8 +35,8 @@ def noise_of_gradients(
     draw = torch.Generator().manual_seed(0)
 
     def rounded(tensor: torch.Tensor) -> torch.Tensor:
-        signs = torch.randint(2, tensor.shape, generator=draw).mul_(2).sub_(1).to(tensor.device)
-        return tensor * (1 + signs * torch.finfo(tensor.dtype).eps)
+        signs = torch.randint(2, tensor.shape, generator=draw).mul_(2).sub_(1)
+        return tensor * (1 + signs.to(tensor) * torch.finfo(tensor.dtype).eps)
 
     def hook(_module: Any, _args: Any, output: Any) -> Any:
         if not _is_dense(output):

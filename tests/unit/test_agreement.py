@@ -217,6 +217,15 @@ class TestTolerances:
         one[3, 4] += 100 * near
         assert "of the largest value, the largest difference " in disagreement(one.to(dtype), exact.to(dtype))
 
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    def test_few_elements_of_half_precision_are_too(self, dtype: torch.dtype) -> None:
+        """One near zero is as far off as the others; and what is far off for all of them is not near."""
+        exact = T([1.5, -2.25, 0.0625, 0.75]).to(dtype)
+        step = T([0, 0, torch.finfo(dtype).eps, 0], dtype=dtype)
+        assert agree(exact + step, exact).largest > 0
+        assert "differs from eager" in disagreement(exact + 64 * step, exact)
+        assert "differs from eager" in disagreement((exact + step)[2:3], exact[2:3])
+
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
     def test_large_numbers_of_a_mask_hide_nothing(self, dtype: torch.dtype) -> None:
         noise = torch.Generator().manual_seed(0)
@@ -438,13 +447,30 @@ class TestGradients:
         assert noise["1.weight"] < 1e-2 * float(expected["1.weight"].abs().max())
         assert not model[0]._forward_hooks
 
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+    def test_noise_is_that_of_the_type(self, dtype: torch.dtype) -> None:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)).to(dtype)
+        x, seen = torch.randn(4, 8, dtype=dtype), set()
+
+        def run(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+            answer = module(x)
+            seen.add(answer.dtype)
+            answer.square().sum().backward()
+            return {name: p.grad.clone() for name, p in module.named_parameters()}
+
+        noise = noise_of_gradients(model, run(copy.deepcopy(model)), copy.deepcopy, run)
+        assert seen == {dtype}
+        step = torch.finfo(dtype).eps
+        assert 0.1 * step < noise["1.bias"] < 1e4 * step
+
 
 def gradients(ours: Any, theirs: Any, noise: dict[str, float] | None = None) -> Agreement:
     return compare({"gradients": ours}, {"gradients": theirs}, "sample 1/1", noise=lambda: noise or {})
 
 
 def test_few_elements_that_nobody_chose_are_judged_as_a_whole() -> None:
-    eager = torch.tensor([1.0, -2.0, 3e-4, 0.5], dtype=torch.bfloat16)
+    eager = torch.tensor([1.0, -2.0, 3e-4, 0.5])
     ours = eager.clone()
     ours[2] = 3.2e-4
     with pytest.raises(VerifyError):
