@@ -84,7 +84,7 @@ _HEAD = """# Which Python and torch
 
 Builds and wheels are for CPU models on Linux, x86-64 and aarch64; [for GPUs](cuda.md) they were compiled,
 and never run. `make cells` runs the whole test suite for each row, on x86-64, which has what it said last.
-`make test-arm64` passed in pieces, emulated, never on real Arm, with Python 3.11 and torch 2.13.0.
+`make test-arm64` passed on 2026-11-29, emulated, never on real Arm, with Python 3.11 and torch 2.13.0.
 A Python and a torch that a build does not know are told before it starts.
 
 | Python | torch | last whole run | commit | passed | failed | skipped | expected to fail |
