@@ -371,8 +371,8 @@ _MANY = 256
 """Elements, from which on the mean says something."""
 
 _SEVERAL = 2
-"""Elements of half precision. Eager code rounds what is between its operators, and a kernel does not: one near
-zero is as far off as the others, which is many times its own size."""
+"""Elements of half precision. Eager code rounds what is between its operators, and a kernel does not: one
+near zero is as far off as the others, which is many times its own size."""
 
 _FEW_AS_A_WHOLE = 1e-1
 """Of fewer whose factors were rounded: a sum of products may be small where the products are not."""
