@@ -1,4 +1,4 @@
-"""An LSTM that is traced step by step, and which ones are.
+"""Which LSTM layers are traced step by step, and the last states of those.
 
 torch.compile breaks the graph at recurrent layers: it does not come to what is mended here. oneDNN has a
 function for most layers, and torch traces the others step by step: those with projections, and those whose
