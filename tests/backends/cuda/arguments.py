@@ -36,7 +36,7 @@ def taken(image: Path) -> list[int]:
 def given(source: str) -> Iterator[tuple[Path, list[int]]]:
     """For each kernel of a graph the image, and what it is given."""
     images = dict(re.findall(r'precompiled_image_(\w+):\\n"\s+"\.incbin \\"([^"\\]+)', source))
-    for name, body in re.findall(r"static inline void call_(\w+)\((.*?)\n}", source, re.DOTALL):
+    for name, body in re.findall(r"static [^\n]*void call_(\w+)\((.*?)\n}", source, re.DOTALL):
         kinds = {variable: kind for kind, variable in re.findall(r"(?m)^\s*(\w+) (\w+) = ", body)}
         (listed,) = re.findall(r"kernel_args_\[\] = {(.*?)};", body)
         yield Path(images[name]), [_SIZES[kinds[variable]] for variable in re.findall(r"&(\w+)", listed)]
