@@ -39,6 +39,8 @@ from hatch_precompile.records import GUARDS, Capture
 from hatch_precompile.reuse.previous_wheel import Earlier, find_earlier
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.traffic.samples import with_recorded_calls
+from hatch_precompile.tuning import file as tuned_file
+from hatch_precompile.tuning.file import UNTUNED, TunedKernels
 from hatch_precompile.validation.manifests import LeftOutRecord
 from hatch_precompile.verify.parent import CHILD as VERIFY
 from hatch_precompile.verify.parent import require_hits, run_samples
@@ -110,6 +112,9 @@ def build_bundle(
     config, notes = with_recorded_calls(config, root or Path.cwd(), table)
     for note in notes:
         report(note)
+    tuned = UNTUNED
+    if config.tuned_kernels is not None:
+        tuned = tuned_file.read((root or Path.cwd()) / config.tuned_kernels, f"{table}.tuned-kernels")
     variants = built_here(config.variants)
     if others := [name for name in config.variants if name not in variants]:
         report(f"left out, for another kind of machine: {', '.join(others)}")
@@ -122,7 +127,9 @@ def build_bundle(
             within_memory(memory),
             children_preloaded(verify=bool(config.verify)),
         ):
-            build = _Build(config, source_roots, work, report, shard, headers, files, root or Path.cwd())
+            build = _Build(
+                *(config, source_roots, work, report, shard, headers, files, root or Path.cwd(), tuned)
+            )
             built, captures = build.run(table, reuse)
     except OSError as error:
         place = error.filename2 or error.filename or work
@@ -168,6 +175,7 @@ class _Build:
         headers: Path | None,
         files: Mapping[str, Path] | None,
         root: Path,
+        tuned: TunedKernels,
     ) -> None:
         self.config = config
         self.entrypoints = shard.part(config.entrypoints) if shard else config.entrypoints
@@ -176,6 +184,7 @@ class _Build:
         self.work = work
         self.report = report
         self.headers = headers
+        self.tuned = tuned
         self.site, self.others = work / "site", work / "others"
         self.files = contents_of(config.package, source_roots) if files is None else files
         # Where verification looks for modules, and where it must not.
@@ -313,6 +322,7 @@ class _Build:
                     headers=self.headers or self.work / "headers",
                     captures=self._captures_with_these_headers(entrypoints, earlier),
                     shared=self.work / "shared",
+                    tuned=self.tuned,
                 )
             except BuildError as error:
                 if self.config.on_error == "fail":

@@ -78,6 +78,7 @@ class GraphRecord(Struct, frozen=True, omit_defaults=True):
     rounded: variant -> the type that its factors are rounded to, "int8" or "bfloat16"
     hidden_weights: whether wrappers take weights out of tensor subclasses, whose changes nobody would see
     weights: by variant, how weights that do not change are prepared; constants: tensors after the inputs
+    autotuning: variant -> what `hatch-precompile tune` reads of its kernels
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled; why_wrapped: why
     """
 
@@ -101,6 +102,7 @@ class GraphRecord(Struct, frozen=True, omit_defaults=True):
     python: dict[str, str] = {}
     kernels: dict[str, list[str]] = {}
     why_python: str = ""
+    autotuning: dict[str, str] = {}
     disable_autocast: bool = False
     disable_grad: bool = False
     backward: GraphRecord | None = None
@@ -130,6 +132,7 @@ class GraphRecord(Struct, frozen=True, omit_defaults=True):
                 for variant, paths in self.kernels.items()
             },
             weights=named(self.weights, "weights"),
+            autotuning=named(self.autotuning, "autotuning"),
             readable=name(f"{begin}.txt", self.readable) if self.readable else "",
             wrapping=name(f"{begin}.wrapping", self.wrapping) if self.wrapping else "",
             constants=[

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from hatch_precompile.tuning.kernels import Autotuning, Configuration
+
 __all__ = ["Backend", "Compiler", "Launch", "Policy", "Surroundings", "Variant"]
 
 
@@ -25,12 +27,14 @@ class Variant:
     requires: capabilities of a machine, in the words of its backend: code for it uses these and no others
     settings: inductor's configuration
     backend: the name of the backend
+    tuned: configurations of kernels that were measured to be the fastest, by what the backend knows them by
     """
 
     name: str
     requires: tuple[str, ...]
     settings: dict[str, Any]
     backend: str
+    tuned: Mapping[str, Configuration] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,11 @@ class Policy(Protocol):
 
 
 class Compiler:
-    """How inductor compiles for a backend. As it stands: as inductor does it by itself."""
+    """How inductor compiles for a backend, one for each graph. As it stands: as inductor by itself."""
+
+    autotuning: Autotuning | None = None
+    """What `hatch-precompile tune` reads of the kernels of the graph that was compiled; None: there are none
+    to tune."""
 
     has_python_wrapper: ClassVar[bool] = True
     """Whether a graph that inductor's C++ wrapper refuses can be carried with its Python one."""

@@ -49,6 +49,7 @@ __all__ = [
     "importable",
     "for_gpus",
     "only_for_gpus",
+    "torch_here",
     "verified",
     "with_entrypoint",
 ]
@@ -133,7 +134,7 @@ def _chosen(cells: list[FoundManifest], name: str | None) -> FoundManifest | Non
 
 def _for_here(cells: list[FoundManifest]) -> FoundManifest | None:
     """The cell that the runtime picks here."""
-    public, torch = manifests.public, _torch_here()
+    public, torch = manifests.public, torch_here()
     return next(
         (
             each
@@ -144,7 +145,7 @@ def _for_here(cells: list[FoundManifest]) -> FoundManifest | None:
     )
 
 
-def _torch_here() -> str:
+def torch_here() -> str:
     """The version that is installed here; empty if none is."""
     try:
         return version("torch")
@@ -340,7 +341,7 @@ def importable(wheel_or_package: str) -> Iterator[tuple[list[FoundManifest], lis
     if importlib.util.find_spec("torch") is None:
         raise ManifestError(f"torch is not installed here, and what {wheel_or_package} carries needs it")
     if any(each.merged and _for_here([each]) is None for each in found):
-        here = f"Python {sys.version_info[0]}.{sys.version_info[1]} with torch {_torch_here()}"
+        here = f"Python {sys.version_info[0]}.{sys.version_info[1]} with torch {torch_here()}"
         cells = _cell_names(find_cells(wheel_or_package))
         raise ManifestError(f"{wheel_or_package} has no cell for {here}; it has {cells}")
     path = Path(wheel_or_package)

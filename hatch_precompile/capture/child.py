@@ -7,6 +7,7 @@ events; the exit code is 3 with the reason in error.txt where the author can do 
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import traceback
 from pathlib import Path
@@ -38,7 +39,11 @@ def main(path: str) -> int:
         import hatch_precompile.capture.preloaded  # noqa: F401 - also where nothing was
         from hatch_precompile.capture.run_samples import capture
 
-        captured = capture(request, variants_for_this_machine(request.variants), send)
+        variants = [
+            dataclasses.replace(each, tuned=request.tuned.get(each.name, {}))
+            for each in variants_for_this_machine(request.variants)
+        ]
+        captured = capture(request, variants, send)
         (directory / CAPTURE).write_bytes(msgspec.json.encode(captured))
     except BuildError as error:
         leave_reason(directory / "error.txt", str(error))

@@ -107,6 +107,8 @@ class Graphs:
         self.report(
             replace(about, step="graph-end", text=f"{label}: {seconds:.1f} s", seconds=round(seconds, 3))
         )
+        for variant in self.variants:
+            self._tell_tuned(label, variant, graph)
         self._write(number, graph)
         if self.on_gpu and b"cuda" in graph.wrapping:
             self.texts[number] += "\nAOTAutograd keeps a device of it."  # and not in the second trace
@@ -118,6 +120,16 @@ class Graphs:
             )
         )
         return function
+
+    def _tell_tuned(self, label: str, variant: Variant, graph: CompiledGraph) -> None:
+        parts = [graph, *([graph.backward] if graph.backward else [])]
+        kernels = [
+            key for part in parts if (made := part.autotuning.get(variant.name)) for key in made.kernels
+        ]
+        if kernels and variant.tuned:
+            tuned = sum(key in variant.tuned for key in kernels)
+            text = f"{label}: {tuned} of {len(kernels)} kernels have a tuned configuration"
+            self.report(Event(step="note", text=text, variant=variant.name))
 
     def _write(self, number: int, graph: CompiledGraph) -> None:
         if graph.obstacle:

@@ -16,6 +16,8 @@ from hatch_precompile.events import Event, printed, received
 from hatch_precompile.processes import reason_left, run_module, with_advice
 from hatch_precompile.records import CAPTURE, Capture
 from hatch_precompile.reuse.previous_wheel import Earlier
+from hatch_precompile.tuning.file import UNTUNED, TunedKernels
+from hatch_precompile.tuning.kernels import TunedKernel
 
 __all__ = ["CHILD", "FAILED", "TRACEBACK", "Request", "run_capture"]
 
@@ -31,7 +33,8 @@ FAILED = 3
 class Request(msgspec.Struct, frozen=True):
     """One entrypoint to capture. `directory` must exist and be empty; `earlier`: the folder of an earlier
     capture, or empty; `headers`: the folder that all captures of a build may keep compiled headers in;
-    `captures`: how many these are; `traceback`: whether errors come with one."""
+    `captures`: how many these are; `traceback`: whether errors come with one; `tuned`: by variant, what
+    `hatch-precompile tune` found."""
 
     entrypoint: Entrypoint
     package: str
@@ -41,6 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     headers: str = ""
     captures: int = 1
     traceback: bool = False
+    tuned: dict[str, dict[str, TunedKernel]] = {}
 
 
 def run_capture(
@@ -56,12 +60,13 @@ def run_capture(
     headers: Path | None = None,
     captures: int = 1,
     shared: Path | None = None,
+    tuned: TunedKernels = UNTUNED,
 ) -> tuple[Capture, Path]:
     """The capture of an entrypoint, and the folder with its files. Raises CaptureError.
 
     paths: where the package and the samples are found; work: a directory to make; timeout: seconds without
     progress; earlier: taken over where nothing has changed; headers, captures: see `Request`;
-    shared: a folder for what all captures of a build may share.
+    shared: a folder for what all captures of a build may share; tuned: see `Request`.
     """
     directory = work / "capture"
     directory.mkdir(parents=True)
@@ -79,6 +84,7 @@ def run_capture(
         headers=str(headers or work / "headers"),
         captures=captures,
         traceback=os.environ.get(TRACEBACK, "") not in ("", "0"),
+        tuned=tuned.variants,
     )
     request.write_bytes(msgspec.json.encode(asked))
     heard: deque[Event] = deque(maxlen=60)

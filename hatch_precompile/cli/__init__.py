@@ -17,6 +17,7 @@ from hatch_precompile.cli.merge import merge
 from hatch_precompile.cli.plan import plan
 from hatch_precompile.cli.printing import Commands
 from hatch_precompile.cli.suggest import suggest
+from hatch_precompile.cli.tune import tune
 from hatch_precompile.cli.verify import verify
 from hatch_precompile.processes import stopping_children
 
@@ -31,5 +32,5 @@ def main(context: click.Context) -> None:
     context.with_resource(stopping_children())
 
 
-for command in (init, plan, build, merge, inspect, verify, explain, bench, suggest):
+for command in (init, plan, build, merge, inspect, verify, explain, bench, tune, suggest):
     main.add_command(command)

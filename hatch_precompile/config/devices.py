@@ -31,6 +31,10 @@ def check_devices(config: Config, prefix: str) -> None:
                 )
         if "cuda" in entrypoint.devices:
             _check_for_gpu(entrypoint, path)
+    if config.tuned_kernels is not None and not any("cuda" in each.devices for each in config.entrypoints):
+        raise ConfigError(
+            f'{prefix}.tuned-kernels: is for GPUs, and no entrypoint has "cuda" in its devices; leave it out'
+        )
     wanted = {device for entrypoint in config.entrypoints for device in entrypoint.devices}
     for name in config.variants:
         for device in ("cpu", "cuda"):

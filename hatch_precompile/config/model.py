@@ -87,6 +87,13 @@ Torches = Annotated[
     ],
     Meta(min_length=1, description='an array of one or more versions of torch, such as ["2.13.0", "2.14.1"]'),
 ]
+ProjectFile = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[^/{\n][^\n]*\.json\Z",
+        description='the name of a JSON file in the project, such as "tuned-kernels.json"',
+    ),
+]
 Jobs = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
 Seconds = Annotated[float, Meta(gt=0, description="a number of seconds, more than 0")]
 Size = Annotated[int, Meta(ge=0, description="a whole number, 0 or more")]
@@ -230,6 +237,10 @@ class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_f
     """Megabytes for all captures and verifications with their compilers. If they have more, the one with most
     is ended, and its entrypoint fails. 0: four fifths of what the machine, or the build's control group, has
     free at the start."""
+
+    tuned_kernels: ProjectFile | None = None
+    """For [GPUs](cuda.md): a file of the project that [`hatch-precompile tune`](cuda.md#tuning) wrote, with
+    the fastest configurations of kernels."""
 
     report: bool = False
     """Write a [page about the build](building.md#what-a-build-does) beside the wheel,

@@ -39,6 +39,7 @@ from hatch_precompile.inductor.realize_heuristics import heavy_values_kept
 from hatch_precompile.inductor.vector_isa import with_settings_of
 from hatch_precompile.records import GraphRecord
 from hatch_precompile.tracing.dynamo import last_line
+from hatch_precompile.tuning.kernels import Autotuning
 
 __all__ = ["CompiledGraph", "PythonWrapper", "compile_graph"]
 
@@ -61,6 +62,7 @@ class CompiledGraph:
     Python one
     constants: tensors that these want after the inputs, by the names that a Python wrapper has for them
     prepack_graphs: variant -> what its library takes in the place of weights that do not change
+    autotuning: variant -> what `hatch-precompile tune` reads of its kernels
     backward: the graph of the gradients; wrapping: AOTAutograd's own wrappers, pickled, where it cannot be
     called without them
     readable: the FX graph as text; changed: the inputs whose memory a call writes to, in the library or
@@ -74,6 +76,7 @@ class CompiledGraph:
     constants: dict[str, torch.Tensor]
     prepack_graphs: dict[str, PrepackGraph]
     readable: str
+    autotuning: dict[str, Autotuning]
     backward: CompiledGraph | None = None
     wrapping: bytes = b""
     changed: frozenset[int] = frozenset()
@@ -135,6 +138,7 @@ class _Part:
         self.why_python = ""
         self.prepack_graphs: dict[str, PrepackGraph] = {}
         self.rounded: dict[str, str] = {}
+        self.autotuning: dict[str, Autotuning] = {}
         self.constants: dict[str, torch.Tensor] = {}
         self.inputs = self.outputs = 0
         self.scalar_outputs: list[int] = []
@@ -151,7 +155,13 @@ class _Part:
             why_python=self.why_python,
         )
         return CompiledGraph(
-            record, self.libraries, self.python, self.constants, self.prepack_graphs, self.readable
+            record,
+            self.libraries,
+            self.python,
+            self.constants,
+            self.prepack_graphs,
+            self.readable,
+            self.autotuning,
         )
 
 
@@ -251,6 +261,8 @@ class _InnerCompile:
             compiled = _compile_variant(
                 part, variant.name, compiler, gm, inputs, settings, self.operators, self.give_up
             )
+        if compiler.autotuning:
+            part.autotuning[variant.name] = compiler.autotuning
         compiler.compiled(compiled, outputs, given)
         self.on_variant(variant.name, round(time.perf_counter() - started, 3))
         return compiled

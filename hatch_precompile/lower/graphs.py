@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import torch
 from msgspec.structs import replace
 
@@ -41,8 +42,11 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
     (directory / f"{name}.txt").write_text(readable)
     weights = {variant: f"{name}-{variant}.weights" for variant in graph.prepack_graphs}
     for variant, prepack in graph.prepack_graphs.items():
-        content = (prepack.kept, prepack.steps, prepack.outputs, prepack.watched)
-        (directory / weights[variant]).write_bytes(marshal.dumps(content, MARSHAL))
+        plan = (prepack.kept, prepack.steps, prepack.outputs, prepack.watched)
+        (directory / weights[variant]).write_bytes(marshal.dumps(plan, MARSHAL))
+    autotuning = {variant: f"{name}-{variant}.autotuning" for variant in graph.autotuning}
+    for variant, content in graph.autotuning.items():
+        (directory / autotuning[variant]).write_bytes(msgspec.json.encode(content))
     if graph.wrapping:
         (directory / f"{name}.wrapping").write_bytes(graph.wrapping)
     return replace(
@@ -56,6 +60,7 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         ],
         python=python,
         kernels=kernels,
+        autotuning=autotuning,
         backward=write_graph(graph.backward, directory, f"{name}-backward") if graph.backward else None,
         wrapping=f"{name}.wrapping" if graph.wrapping else "",
     )

@@ -29,6 +29,7 @@ _KINDS_OF_FILES = {
     ".bin": "constants",
     ".wrapping": "wrappers",
     ".txt": "readable sources",
+    ".autotuning": "readable sources",
     ".words": "explanations",
     ".json": "manifest",
 }

@@ -61,6 +61,7 @@ _KINDS = {
     "constant": re.compile(rf"{_GRAPH}-constant-\d+\.bin"),
     "wrapper": re.compile(rf"{_GRAPH}-{_VARIANT.pattern}\.py"),
     "weights": re.compile(rf"{_GRAPH}-{_VARIANT.pattern}\.weights"),
+    "autotuning": re.compile(rf"{_GRAPH}-{_VARIANT.pattern}\.autotuning"),
     "wrapping": re.compile(r"graphs/\d+\.wrapping"),
     "code": re.compile(r"resume/\d+\.code"),
 }
@@ -191,11 +192,13 @@ def _of_graph(manifest: Manifest, graph: GraphRecord, *, backward: bool = False)
         f"has {graph.readable!r} not once for each variant",
     )
     yield from _unless(graph.weights.keys() <= known, f"has weights of {graph.readable!r} for no variant")
+    yield from _unless(graph.autotuning.keys() <= known, f"has kernels of {graph.readable!r} for no variant")
     yield from _of_file(manifest, graph.readable, "readable")
     kinds = [
         ("library", [*graph.libraries.values(), *chain.from_iterable(graph.kernels.values())]),
         ("wrapper", graph.python.values()),
         ("weights", graph.weights.values()),
+        ("autotuning", graph.autotuning.values()),
         ("constant", [each.file for each in graph.constants]),
         ("wrapping", [graph.wrapping] if graph.wrapping else []),
     ]

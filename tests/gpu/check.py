@@ -5,7 +5,7 @@
 
 The wheel is that of tests/gpu/project, built anywhere. Each step is a process of its own. One whose result is
 in the file is not done again, so that a run that was cut short goes on. Steps need torch and the standard
-library; `same` needs this repository's plugin and a C++ compiler, too, and is left out without.
+library; `same` and `tune` need this repository's plugin and a C++ compiler, too, and are left out without.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import copy
 import datetime
+import importlib.util
 import json
 import os
 import statistics
@@ -49,7 +50,16 @@ def steps() -> list[str]:
     agree = [f"agree:{name}" for name in ENTRYPOINTS]
     cold = [f"cold:{name}:{how}" for name in TIMED for how in ("ours", "eager", "compile")]
     of_aoti = [f"{step}:{name}{more}" for name in TIMED for step, more in _OF_AOTI]
-    return ["about", *agree, *OF_SEVERAL, *(f"time:{name}" for name in TIMED), *cold, "same", *of_aoti]
+    return [
+        "about",
+        *agree,
+        *OF_SEVERAL,
+        *(f"time:{name}" for name in TIMED),
+        *cold,
+        "same",
+        "tune",
+        *of_aoti,
+    ]
 
 
 # A package of AOTInductor's, made, called first in a fresh process, and timed beside ours.
@@ -464,6 +474,29 @@ def same() -> dict[str, Any]:
             other = folders[0] / library.name
             found[library.name] = other.exists() and other.read_bytes() == library.read_bytes()
     return {"variant": variant, "same": found}
+
+
+def tune() -> dict[str, Any]:
+    """The kernels that another configuration makes faster: their names, microseconds now, and then."""
+    if on_a_stand_in():
+        return {"left out": "nothing can be measured"}
+    missing = [each for each in ("click", "msgspec", "rich") if importlib.util.find_spec(each) is None]
+    if missing:
+        return {"left out": f"{', '.join(missing)} is not installed"}
+    with tempfile.TemporaryDirectory() as folder:
+        output = ["--output", str(Path(folder, "tuned.json")), "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "hatch_precompile", "tune", "gauge", *output],
+            env={**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{REPOSITORY}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if not done.stdout:
+        return {"failed": done.stderr[-2000:]}
+    told = json.loads(done.stdout)
+    times = {each["name"]: [each["before"], each["microseconds"]] for each in told["tuned"]}
+    return {"variant": told["variant"], "tuned": times, "problems": told["problems"]}
 
 
 def played(step: str) -> dict[str, Any]:

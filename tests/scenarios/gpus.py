@@ -145,6 +145,15 @@ def own_kernel() -> list[int]:
     return seen
 
 
+def launches_of_own_kernel() -> list[Any]:
+    """Grids, of a call that is served."""
+    from rig import kernels
+
+    seen = _called(lambda: kernels.tripled(torch.randn(8, 64).cuda()))
+    assert seen["hits"] == 1
+    return [grid for _, grid, _ in seen["launches"]]
+
+
 def too_large() -> dict[str, Any]:
     """Of two calls of a kernel that a card may not have the shared memory for: launches, and what is said."""
     from rig import kernels

@@ -280,7 +280,7 @@ class TestErrors:
             (
                 {"zzz": 1},
                 "zzz: unknown key; the keys here are package, variants, matrix, require-torch, verify, "
-                "on-error, jobs, timeout, memory-limit, report, entrypoints",
+                "on-error, jobs, timeout, memory-limit, tuned-kernels, report, entrypoints",
             ),
             (
                 {"entrypoints": [ONE], "package": "text-model"},

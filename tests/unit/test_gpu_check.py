@@ -28,7 +28,7 @@ def script() -> Any:
 def test_each_step_has_a_function() -> None:
     check = script()
     named = {step.partition(":")[0] for step in check.steps()}
-    assert {"about", "agree", "pack", "cold", "time", "same", *check.OF_SEVERAL} == named
+    assert {"about", "agree", "pack", "cold", "time", "same", "tune", *check.OF_SEVERAL} == named
     for name in named - {"time"}:
         assert callable(getattr(check, name))
 

@@ -80,6 +80,8 @@ def taken(key: str, words: str) -> list[Any]:
 def table_with(structure: str, key: str, value: Any) -> dict[str, Any]:
     """A table that is right but for, perhaps, the value of one key."""
     entrypoint: dict[str, Any] = dict(ONE)
+    if key == "tuned-kernels":  # is for GPUs
+        return {"entrypoints": [entrypoint | {"devices": ["cuda"]}], "variants": ["cuda-sm90"], key: value}
     if structure == "Config":
         return {"entrypoints": [entrypoint], key: value}
     if structure == "Matrix":

@@ -10,9 +10,10 @@ from hatch_precompile.backends.base import Compiler, Variant
 from hatch_precompile.backends.cuda import standin
 from hatch_precompile.backends.cuda.cards import CARDS
 from hatch_precompile.backends.cuda.carrier import wrapped_to_be_carried
+from hatch_precompile.backends.cuda.configurations import configurations_chosen
 from hatch_precompile.backends.cuda.folding import constants_folded_on_the_cpu
 from hatch_precompile.backends.cuda.placeholder_outputs import PlaceholderOutputs
-from hatch_precompile.backends.cuda.triton import kernels_saved_unrun, triton_compiles_for
+from hatch_precompile.backends.cuda.triton import kernels_saved, triton_compiles_for
 from hatch_precompile.inductor.vector_isa import vectors_from
 
 __all__ = ["CudaCompiler"]
@@ -44,9 +45,10 @@ class CudaCompiler(Compiler):
         with contextlib.ExitStack() as stack:
             stack.enter_context(vectors_from(lambda _: []))  # of what of a graph runs on the CPU
             stack.enter_context(wrapped_to_be_carried())
-            if standin.is_preloaded():
-                stack.enter_context(kernels_saved_unrun())
+            stack.enter_context(configurations_chosen(variant.tuned))
+            saved = stack.enter_context(kernels_saved(run=not standin.is_preloaded()))
             yield
+        self.autotuning = next(iter(saved), None)
 
     def uncompiled(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
         return PlaceholderOutputs(outputs, inputs)

@@ -12,8 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from hatch_precompile.backends.cuda.cards import Card
+from hatch_precompile.backends.cuda.configurations import autotuning_of
+from hatch_precompile.tuning.kernels import Autotuning
 
-__all__ = ["kernels_saved_unrun", "triton_compiles_for"]
+__all__ = ["kernels_saved", "triton_compiles_for"]
 
 
 class _Driver:
@@ -81,28 +83,36 @@ def triton_compiles_for(card: Card) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def kernels_saved_unrun() -> Iterator[None]:
-    """Have inductor compile the kernels of a graph, and take for each the first of its configurations.
+def kernels_saved(*, run: bool) -> Iterator[list[Autotuning]]:
+    """Have inductor compile the kernels of a graph while the block runs. What `hatch-precompile tune` reads
+    of them is in the list after it.
 
-    By itself it runs each kernel, and takes the fastest.
+    run: whether to run each, as inductor does by itself to take the fastest of its configurations; else the
+    first is taken
     """
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
+    found: list[Autotuning] = []
+
     def compile_and_save(self: Any) -> None:
         self.kernel_autotune_defs.splice("\nasync_compile.wait(globals())\ndel async_compile\n")
         scope: dict[str, Any] = {}
-        exec(self.kernel_autotune_defs.getvalue(), scope)
-        for kernel in scope.values():
-            if isinstance(kernel, CachingAutotuner):
-                if not kernel.launchers:
-                    kernel.precompile()
+        source = self.kernel_autotune_defs.getvalue()
+        exec(f"{source}\n{self.kernel_autotune_calls.getvalue()}" if run else source, scope)
+        kernels = {name: each for name, each in scope.items() if isinstance(each, CachingAutotuner)}
+        for kernel in kernels.values():
+            if not kernel.launchers:
+                kernel.precompile()
+            if not run:
                 first, *_ = kernel.launchers
                 kernel.save_gpu_kernel(0, first)
+        if kernels:
+            found.append(autotuning_of(self, kernels))
 
-    run = PythonWrapperCodegen.generate_and_run_autotune_block
+    by_itself = PythonWrapperCodegen.generate_and_run_autotune_block
     PythonWrapperCodegen.generate_and_run_autotune_block = compile_and_save
     try:
-        yield
+        yield found
     finally:
-        PythonWrapperCodegen.generate_and_run_autotune_block = run
+        PythonWrapperCodegen.generate_and_run_autotune_block = by_itself

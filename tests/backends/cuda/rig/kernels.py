@@ -15,7 +15,7 @@ def times(x):
     return x * FACTOR
 
 
-@triton.autotune(configs=[triton.Config({"block": 512})], key=["n"])
+@triton.autotune(configs=[triton.Config({"block": 256}), triton.Config({"block": 512})], key=["n"])
 @triton.jit
 def multiply(x, y, n, block: tl.constexpr):
     places = tl.program_id(0) * block + tl.arange(0, block)
@@ -25,7 +25,8 @@ def multiply(x, y, n, block: tl.constexpr):
 
 def tripled(x: Any) -> Any:
     y = torch.empty_like(x)
-    multiply[(1,)](x, y, x.numel())
+    n = x.numel()
+    multiply[lambda chosen: (triton.cdiv(n, chosen["block"]),)](x, y, n)
     return y + 1
 
 
