@@ -197,7 +197,7 @@ class _Build:
         started = time.perf_counter()
         torch = _torch()
         require_known_torch(str(torch.__version__))
-        self._compare_with_matrix(str(torch.__version__))
+        self._compare_with_matrix(torch)
         variants = variants_for_this_machine(self.config.variants, table)
         self._require_hardware(variants)
         if self.part is not None and any("cuda" in each.devices for each in self.entrypoints):
@@ -270,10 +270,13 @@ class _Build:
         self.report(text)
         emit(event)
 
-    def _compare_with_matrix(self, torch_version: str) -> None:
+    def _compare_with_matrix(self, torch: Any) -> None:
         """A build outside of the matrix is no mistake: any front end builds with what there is."""
-        cell, matrix = this_cell(torch_version), self.config.matrix
-        if matrix is None or cell in cells_of(matrix):
+        matrix = self.config.matrix
+        if matrix is None:
+            return
+        cell = this_cell(str(torch.__version__), torch.version.cuda if matrix.cuda else None)
+        if cell in cells_of(matrix):
             return
         names = ", ".join(each.name for each in cells_of(matrix))
         text = f"this wheel is for {cell.name}, which is not of the matrix: {names}"

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
+import re
 import sys
 import tempfile
 import zipfile
@@ -21,7 +22,7 @@ from hatch_precompile.backends import known
 from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
 from hatch_precompile.config import Entrypoint
 from hatch_precompile.errors import BuildError, OutsideError
-from hatch_precompile.runtime import cells
+from hatch_precompile.runtime import cells as merged_cells
 from hatch_precompile.runtime import manifest as manifests
 from hatch_precompile.validation.code import disassembled, split_heads
 from hatch_precompile.validation.manifest_rules import check_manifest, configured
@@ -135,14 +136,14 @@ def _chosen(cells: list[FoundManifest], name: str | None) -> FoundManifest | Non
 def _for_here(cells: list[FoundManifest]) -> FoundManifest | None:
     """The cell that the runtime picks here."""
     public, torch = manifests.public, torch_here()
-    return next(
-        (
-            each
-            for each in cells
-            if _is_of_this_python(each) and public(each.built_with.get("torch", "")) == public(torch)
-        ),
-        None,
-    )
+    fitting = [
+        each
+        for each in cells
+        if _is_of_this_python(each) and public(each.built_with.get("torch", "")) == public(torch)
+    ]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else None
+    return fitting[merged_cells.nearest([each.built_with.get("cuda") for each in fitting], _cuda_here())]
 
 
 def torch_here() -> str:
@@ -151,6 +152,19 @@ def torch_here() -> str:
         return version("torch")
     except PackageNotFoundError:
         return ""
+
+
+def _cuda_here() -> str | None:
+    """For which CUDA the torch that is installed here is built, which is not imported for it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text("utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^cuda\b[^=\n]*= *['\"]([0-9.]+)['\"]", text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def _is_of_this_python(bundle: FoundManifest) -> bool:
@@ -216,16 +230,16 @@ def _in_bundle(
         yield FoundManifest(package, folder + _FILE, manifest, content, sizes, read)
         return
     index = read_index(read(_INDEX_FILE), folder + _INDEX_FILE)
-    if not all(cells.is_name(each.name) for each in index.cells):
+    if not all(merged_cells.is_name(each.name) for each in index.cells):
         raise OutsideError(f"{folder}{_INDEX_FILE} is damaged: it has what is no name of a cell")
     for each in index.cells:
-        name = cells.manifest_of(each.name)
+        name = merged_cells.manifest_of(each.name)
         if name not in sizes:
             raise OutsideError(f"{folder}{name} is missing")
         content = read(name)
         manifest = read_manifest(content, folder + name)
         check_manifest(manifest, folder + name)
-        places = {path: cells.stored_as(path, digest) for path, digest in manifest.files.items()}
+        places = {path: merged_cells.stored_as(path, digest) for path, digest in manifest.files.items()}
         places[_FILE] = name
         own = {path: sizes[place] for path, place in places.items() if place in sizes}
         stored = functools.partial(_read_stored, read, places)

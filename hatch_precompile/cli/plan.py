@@ -35,6 +35,7 @@ def plan(directory: Path, shards: int, _as_json: bool) -> None:
             "name": cell.name,
             "python": cell.python,
             "torch": cell.torch,
+            **({"cuda": cell.cuda} if cell.cuda else {}),
             "variants": found.variants,
             "entrypoints": found.entrypoints_of(cell),
         }

@@ -1,4 +1,4 @@
-"""The cells of a matrix: one minor version of Python and one version of torch each, whole or in shards."""
+"""The cells of a matrix: one minor version of Python and one torch each, whole or in shards."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeVar
 
 from packaging.version import Version
@@ -43,17 +44,20 @@ class Shard:
 class Cell:
     """What one wheel of a matrix is built with.
 
-    python: as in "3.12"; torch: as in "2.13.0"; shard: with which of the entrypoints, None for all.
+    python: as in "3.12"; torch: as in "2.13.0"; shard: with which of the entrypoints, None for all; cuda: of
+    a wheel for GPUs, for which CUDA its torch is built, as in "cu130".
     """
 
     python: str
     torch: str
     shard: Shard | None = None
+    cuda: str = ""
 
     @property
     def versions(self) -> str:
-        """`cp312-torch2.13.0`, also of a shard."""
-        return f"cp{self.python.replace('.', '')}-torch{self.torch}"
+        """`cp312-torch2.13.0`, also of a shard; `cp312-torch2.13.0-cu130`."""
+        name = f"cp{self.python.replace('.', '')}-torch{self.torch}"
+        return f"{name}-{self.cuda}" if self.cuda else name
 
     @property
     def name(self) -> str:
@@ -62,12 +66,17 @@ class Cell:
 
 
 def cells_of(matrix: Matrix, shards: int = 1) -> list[Cell]:
-    """Every Python with every torch, in the author's order, each in so many shards."""
+    """Every Python with every torch, and every CUDA, in the author's order, each in so many shards."""
     parts = [Shard(number, shards) for number in range(1, shards + 1)] if shards > 1 else [None]
-    return [Cell(python, torch, part) for python in matrix.python for torch in matrix.torch for part in parts]
+    versions = product(matrix.python, matrix.torch, matrix.cuda or ("",))
+    return [Cell(python, torch, part, cuda) for python, torch, cuda in versions for part in parts]
 
 
-def this_cell(torch_version: str) -> Cell:
-    """The cell of this process and of a torch; the local part of its version ("+cpu") does not count."""
+def this_cell(torch_version: str, cuda: str | None = None) -> Cell:
+    """The cell of this process and of a torch; the local part of its version ("+cpu") does not count.
+
+    cuda: of a wheel for GPUs, `torch.version.cuda`
+    """
     major, minor, *_ = sys.version_info
-    return Cell(f"{major}.{minor}", Version(torch_version).public)
+    build = f"cu{cuda.replace('.', '')}" if cuda else ""
+    return Cell(f"{major}.{minor}", Version(torch_version).public, cuda=build)

@@ -35,6 +35,8 @@ def check_devices(config: Config, prefix: str) -> None:
         raise ConfigError(
             f'{prefix}.tuned-kernels: is for GPUs, and no entrypoint has "cuda" in its devices; leave it out'
         )
+    if config.matrix is not None:
+        _check_matrix(bool(config.matrix.cuda), of_device(config.variants, "cuda"), f"{prefix}.matrix.cuda")
     wanted = {device for entrypoint in config.entrypoints for device in entrypoint.devices}
     for name in config.variants:
         for device in ("cpu", "cuda"):
@@ -42,6 +44,17 @@ def check_devices(config: Config, prefix: str) -> None:
                 raise ConfigError(
                     f'{prefix}.variants: "{name}" is for no entrypoint: none has "{device}" in its devices'
                 )
+
+
+def _check_matrix(has_cudas: bool, variants: tuple[str, ...], key: str) -> None:
+    """Code for GPUs is for one CUDA; which, pip does not know."""
+    if variants and not has_cudas:
+        raise ConfigError(
+            f'{key}: expected an array such as ["cu130"] beside the variant "{variants[0]}", but the key is '
+            "missing"
+        )
+    if has_cudas and not variants:
+        raise ConfigError(f"{key}: is for GPUs, and no variant is; leave it out")
 
 
 def _check_for_gpu(entrypoint: Entrypoint, path: str) -> None:

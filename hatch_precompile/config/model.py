@@ -87,6 +87,22 @@ Torches = Annotated[
     ],
     Meta(min_length=1, description='an array of one or more versions of torch, such as ["2.13.0", "2.14.1"]'),
 ]
+Cudas = Annotated[
+    tuple[
+        Annotated[
+            str,
+            Meta(
+                pattern=r"\Acu[1-9][0-9]{2}\Z",
+                description='a build of torch for a CUDA, as PyTorch\'s index calls it, such as "cu130"',
+            ),
+        ],
+        ...,
+    ],
+    Meta(
+        min_length=1,
+        description='an array of one or more builds of torch for a CUDA, such as ["cu126", "cu130"]',
+    ),
+]
 ProjectFile = Annotated[
     str,
     Meta(
@@ -195,13 +211,17 @@ class Entrypoint(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unkno
 
 
 class Matrix(Struct, frozen=True, forbid_unknown_fields=True):
-    """The cells of one wheel for several versions: every Python with every torch."""
+    """The cells of one wheel for several versions: every Python with every torch, and every CUDA."""
 
     python: Pythons
     """The minor versions of Python."""
 
     torch: Torches
     """The versions of torch. `build-system.requires` has to allow all of them."""
+
+    cuda: Cudas = ()
+    """With variants for [GPUs](cuda.md): for which CUDAs the torches are built. They are installed from
+    `download.pytorch.org/whl`."""
 
 
 class Config(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -291,6 +311,7 @@ def _matrix(value: object, path: str) -> Matrix:
     matrix = read_struct(Matrix, value, path)
     check_distinct((f"{path}.python[{i}]", version) for i, version in enumerate(matrix.python))
     check_distinct((f"{path}.torch[{i}]", version) for i, version in enumerate(matrix.torch))
+    check_distinct((f"{path}.cuda[{i}]", version) for i, version in enumerate(matrix.cuda))
     return matrix
 
 

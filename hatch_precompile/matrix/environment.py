@@ -31,6 +31,7 @@ _SAME = {
     "PIP_CONSTRAINT": "UV_CONSTRAINT",
     "PIP_PRE": "UV_PRERELEASE",
 }
+_INDEX = "https://download.pytorch.org/whl"
 # What only makes sense to the interpreter that this process runs in.
 _OWN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
@@ -50,7 +51,7 @@ class Environment:
 
     def lacks_torch(self) -> str | None:
         """Why the cell's torch cannot be installed; None if it can."""
-        command = [*_install(self.python, self.uv), "--dry-run", "--no-deps", f"torch=={self.cell.torch}"]
+        command = [*_install(self.python, self.uv), "--dry-run", "--no-deps", _requirement(self.cell)]
         status, tail = run_command(command, self.variables, lambda _: None)
         return (tail[-1].strip() if tail else "no reason is given") if status else None
 
@@ -59,7 +60,7 @@ def make_environment(cell: Cell, folder: Path, variables: Mapping[str, str], on_
     """Make it in `folder`. Raises BuildError where there is no such Python, or nothing can be installed."""
     folder.mkdir(parents=True)
     uv = find_uv(variables)
-    own = with_installer(variables, uv)
+    own = with_installer(_with_index(variables, cell), uv)
     found = _interpreter(cell.python, own)
     if found is None and uv is None:
         raise BuildError(
@@ -80,9 +81,22 @@ def make_environment(cell: Cell, folder: Path, variables: Mapping[str, str], on_
     command = [*_install(python, uv), _FRONT_END]
     _run(command, f"{_FRONT_END} cannot be installed for Python {cell.python}", own, on_line)
     constraints = folder / "constraints.txt"
-    constraints.write_text(f"torch=={cell.torch}\n")
+    constraints.write_text(f"{_requirement(cell)}\n")
     options = ["--dependency-constraints-txt", str(constraints), "--installer", "uv" if uv else "pip"]
     return Environment(python, options, own, cell, uv)
+
+
+def _requirement(cell: Cell) -> str:
+    return f"torch=={cell.torch}+{cell.cuda}" if cell.cuda else f"torch=={cell.torch}"
+
+
+def _with_index(variables: Mapping[str, str], cell: Cell) -> dict[str, str]:
+    """With PyTorch's index of the builds for the cell's CUDA, beside those that are set."""
+    result = dict(variables)
+    if cell.cuda:
+        for name in ("PIP_EXTRA_INDEX_URL", *(["UV_INDEX"] if "UV_INDEX" in result else [])):
+            result[name] = f"{result.get(name, '')} {_INDEX}/{cell.cuda}".strip()
+    return result
 
 
 def with_installer(variables: Mapping[str, str], uv: str | None) -> dict[str, str]:

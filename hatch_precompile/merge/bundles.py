@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
 from packaging.version import Version
 
 from hatch_precompile.bundle.format import BUNDLE, INDEX, MANIFEST
@@ -31,6 +32,11 @@ class Cell:
     files: Mapping[str, Content]
 
     @property
+    def listed(self) -> dict[str, str]:
+        """What the index of a merged wheel says of it, beside its name."""
+        return {key: self.built_with[key] for key in rules.LISTED if key in self.built_with}
+
+    @property
     def python(self) -> tuple[int, ...]:
         return tuple(map(int, self.built_with["python"].split(".")))
 
@@ -38,10 +44,15 @@ class Cell:
     def torch(self) -> Version:
         return Version(self.built_with["torch"])
 
+    @property
+    def cuda(self) -> tuple[int, ...]:
+        """Empty without code for GPUs."""
+        return tuple(map(int, self.built_with["cuda"].split("."))) if "cuda" in self.built_with else ()
+
 
 def in_order(cells: Mapping[str, Cell]) -> list[Cell]:
-    """Sorted by Python, then by torch, as versions."""
-    return sorted(cells.values(), key=lambda cell: (cell.python, cell.torch))
+    """Sorted by Python, by torch without its local part, and by CUDA, as versions."""
+    return sorted(cells.values(), key=lambda cell: (cell.python, Version(cell.torch.public), cell.cuda))
 
 
 def take_bundles(wheel: Path, files: dict[str, Content]) -> dict[str, dict[str, Cell]]:
@@ -96,9 +107,8 @@ def _indexed(where: str, files: dict[str, Content], index: str) -> list[Cell]:
         if path not in files:
             raise BuildError(f"{where} lacks {path}, which {index} lists")
         cell = _cell(where, files, path, rules.stored_as)
-        if cell.name != each.name or any(
-            getattr(each, key) != cell.built_with[key] for key in ("magic", "python", "torch")
-        ):
+        listed_as = {key: value for key in rules.LISTED if (value := getattr(each, key)) is not UNSET}
+        if cell.name != each.name or listed_as != cell.listed:
             raise BuildError(f"{where} is damaged: {path} is not of the cell that {index} has")
         cells.append(cell)
     return cells

@@ -30,7 +30,7 @@ __all__ = ["Merged", "merge_wheels"]
 class Merged:
     """What came of a merge.
 
-    cells: in order of Python and torch; missing: those that were planned and are not there; tag: of the
+    cells: in order of Python, torch and CUDA; missing: those that were planned and are not there; tag: of the
     wheel; requires: what it requires of torch, None if nothing; bytes: of its file; shared_bytes: of
     files that several cells have and that are stored once, uncompressed, less that one.
     """
@@ -48,7 +48,8 @@ def merge_wheels(wheels: Sequence[Path], outdir: Path, *, planned: Sequence[str]
     """One wheel with all cells of these wheels, which may be merged ones, or shards. Nothing of them is run.
 
     outdir: where it is written, made if need be; planned: cells that there should be, such as
-    `cp311-torch2.13.0`; without it each Python that is there with each torch. Raises BuildError where
+    `cp311-torch2.13.0`; without it each Python that is there with each torch, and each
+    CUDA. Raises BuildError where
     wheels do not belong together, or one is damaged; then nothing is written.
     """
     if not wheels:
@@ -96,12 +97,6 @@ def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> di
             before = cells.setdefault(name, cell)
             if before.manifest.digest != cell.manifest.digest:
                 both = f"{before.manifest.wheel} and {path} both have {name} in {folder}"
-                cudas = [_cuda(each) for each in (before, cell)]
-                if cudas[0] != cudas[1]:
-                    raise BuildError(
-                        f"{both}, for {cudas[0]} and for {cudas[1]}: a wheel has one for each version "
-                        "of torch; leave one out"
-                    )
                 differing = [
                     file
                     # Heads, which have the manifest's seal, differ with anything else: they come last.
@@ -119,16 +114,9 @@ def _united(folder: str, parts: Iterable[tuple[Path, Mapping[str, Cell]]]) -> di
     return cells
 
 
-def _cuda(cell: Cell) -> str:
-    return f"CUDA {cell.built_with['cuda']}" if "cuda" in cell.built_with else "no CUDA"
-
-
 def _bundle(folder: str, cells: list[Cell]) -> Iterator[tuple[str, Content | bytes]]:
     """The files of a bundle: an index, a manifest for each cell, and what they list, once."""
-    listed = [
-        {"name": cell.name, **{key: cell.built_with[key] for key in ("magic", "python", "torch")}}
-        for cell in cells
-    ]
+    listed = [{"name": cell.name, **cell.listed} for cell in cells]
     index = {"format": INDEX_FORMAT, "cells": listed}
     yield folder + rules.INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1) + b"\n"
     for cell in cells:
@@ -144,12 +132,17 @@ def _shared(cells: Iterable[Cell]) -> int:
 
 
 def _product(cells: Iterable[Cell]) -> list[str]:
-    """The cells of each Python with each torch, in order."""
+    """The cells of each Python with each torch, and each CUDA, in order."""
     kept = list(cells)
     pythons = dict.fromkeys(cell.built_with["python"] for cell in kept)
     torches = sorted({cell.torch.public: cell.built_with["torch"] for cell in kept}.items())
-    name = manifests.cell_name
-    return [name({"python": python, "torch": torch}) for python in pythons for _, torch in torches]
+    cudas = [cell.built_with["cuda"] for cell in sorted(kept, key=lambda cell: cell.cuda) if cell.cuda]
+    return [
+        manifests.cell_name({"python": python, "torch": torch, **({"cuda": cuda} if cuda else {})})
+        for python in pythons
+        for _, torch in torches
+        for cuda in dict.fromkeys(cudas or [""])
+    ]
 
 
 def _missing(bundles: Mapping[str, Mapping[str, Cell]], planned: Iterable[str]) -> list[str]:

@@ -144,6 +144,7 @@ class IndexedCell(Struct, frozen=True):
     magic: str
     python: str
     torch: str
+    cuda: str | UnsetType = UNSET
 
 
 class Index(Struct, frozen=True):

@@ -16,9 +16,11 @@ from .manifest import cell_name, has_strings, public, read_json
 __all__ = [
     "FORMAT",
     "INDEX",
+    "LISTED",
     "check_index",
     "is_name",
     "manifest_of",
+    "nearest",
     "of_this_python",
     "of_this_torch",
     "read_index",
@@ -26,6 +28,9 @@ __all__ = [
 ]
 
 FORMAT = 1
+
+LISTED = ("magic", "python", "torch", "cuda")
+"""What the index says of a cell beside its name; the last where the cell has code for GPUs."""
 
 INDEX = "cells.json"
 """In the folder of the bundle."""
@@ -36,9 +41,10 @@ _OF_VERSIONS = frozenset("0123456789abcdefghijklmnopqrstuvwxyz.!")
 def is_name(name: str) -> bool:
     """Whether this may be the name of a cell, which becomes that of a file. A pattern would take longer."""
     interpreter, _, torch = name.partition("-torch")
+    torch, has_cuda, cuda = torch.partition("-cu")
     number = interpreter.removeprefix("cp")
-    is_interpreter = interpreter != number and number.isascii() and number.isdigit()
-    return is_interpreter and bool(torch) and _OF_VERSIONS.issuperset(torch)
+    are_numbers = all(each.isascii() and each.isdigit() for each in (number, *([cuda] if has_cuda else [])))
+    return interpreter != number and are_numbers and bool(torch) and _OF_VERSIONS.issuperset(torch)
 
 
 def manifest_of(name: str) -> str:
@@ -67,6 +73,7 @@ def check_index(index: Any, path: str) -> list[dict[str, Any]]:
         not isinstance(cells, list)
         or not cells
         or not all(has_strings(cell, "name", "magic", "python", "torch") for cell in cells)
+        or not all(isinstance(cell.get("cuda", ""), str) for cell in cells)
         or not all(is_name(cell["name"]) and cell["name"] == cell_name(cell) for cell in cells)
     ):
         raise Unfit(f"{path} is damaged; reinstall the package")
@@ -85,12 +92,23 @@ def of_this_python(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def of_this_torch(cells: list[dict[str, Any]]) -> dict[str, Any]:
     """The cell of this Python and of the torch that has been imported. Raises Unfit if there is none."""
-    fitting = of_this_python(cells)
-    here = public(sys.modules["torch"].__version__)
-    for cell in fitting:
-        if public(cell["torch"]) == here:
-            return cell
-    raise Unfit(_none_fits(cells, fitting))
+    of_python = of_this_python(cells)
+    torch: Any = sys.modules["torch"]
+    fitting = [cell for cell in of_python if public(cell["torch"]) == public(torch.__version__)]
+    if not fitting:
+        raise Unfit(_none_fits(cells, of_python))
+    if len(fitting) == 1:
+        return fitting[0]
+    return fitting[nearest([cell.get("cuda") for cell in fitting], torch.version.cuda)]
+
+
+def nearest(cudas: list[str | None], here: str | None) -> int:
+    """Of cells with the same torch, built for these CUDAs or None, the place of that for a torch which is
+    built for `here`. Where there is none, any serves on the CPU."""
+    for wanted in (here, None):
+        if wanted in cudas:
+            return cudas.index(wanted)
+    return 0
 
 
 def _none_fits(cells: list[dict[str, Any]], fitting: list[dict[str, Any]]) -> str:
@@ -111,7 +129,9 @@ def _listed(cells: list[dict[str, Any]]) -> str:
     """`Python 3.11, 3.12 with torch 2.13.0, 2.14.1`: Pythons with the same torches stand together."""
     torches: dict[str, list[str]] = {}
     for cell in cells:
-        torches.setdefault(cell["python"], []).append(public(cell["torch"]))
+        versions = torches.setdefault(cell["python"], [])
+        if public(cell["torch"]) not in versions:
+            versions.append(public(cell["torch"]))
     pythons: dict[str, list[str]] = {}
     for python, versions in torches.items():
         pythons.setdefault(", ".join(versions), []).append(python)

@@ -161,6 +161,7 @@ def _is_whole(manifest: dict[str, Any]) -> bool:
         )
         and isinstance(manifest["files"], dict)
         and has_strings(manifest["built_with"], "magic", "python", "torch", "torch_git")
+        and isinstance(manifest["built_with"].get("cuda", ""), str)
         and all(
             has_strings(each, "name", "backend")
             and each["backend"].isidentifier()
@@ -207,8 +208,9 @@ def _all_are(kind: type, values: list[Any]) -> bool:
 
 
 def cell_name(built_with: dict[str, Any]) -> str:
-    """What a bundle is for: `cp311-torch2.13.0`."""
-    return f"cp{built_with['python'].replace('.', '')}-torch{public(built_with['torch'])}"
+    """What a bundle is for: `cp311-torch2.13.0`, and with code for GPUs `cp311-torch2.13.0-cu130`."""
+    name = f"cp{built_with['python'].replace('.', '')}-torch{public(built_with['torch'])}"
+    return f"{name}-cu{built_with['cuda'].replace('.', '')}" if "cuda" in built_with else name
 
 
 def public(version: str) -> str:

@@ -324,8 +324,25 @@ class TestErrors:
                 'such as ["2.13.0", "2.14.1"], but the key is missing',
             ),
             (
+                {"entrypoints": [ONE], "matrix": {"python": ["3.12"], "torch": ["2.13.0"], "rocm": []}},
+                "matrix.rocm: unknown key; the keys here are python, torch, cuda",
+            ),
+            (
                 {"entrypoints": [ONE], "matrix": {"python": ["3.12"], "torch": ["2.13.0"], "cuda": []}},
-                "matrix.cuda: unknown key; the keys here are python, torch",
+                "matrix.cuda: expected an array of one or more builds of torch for a CUDA, "
+                'such as ["cu126", "cu130"], got []',
+            ),
+            (
+                {"entrypoints": [ONE], "matrix": {"python": ["3.12"], "torch": ["2.13.0"], "cuda": ["13.0"]}},
+                "matrix.cuda[0]: expected a build of torch for a CUDA, as PyTorch's index calls it, "
+                'such as "cu130", got "13.0"',
+            ),
+            (
+                {
+                    "entrypoints": [ONE],
+                    "matrix": {"python": ["3.12"], "torch": ["2.13.0"], "cuda": ["cu126", "cu126"]},
+                },
+                f'matrix.cuda[1]: expected a value of its own, got "cu126" as in {PREFIX}.matrix.cuda[0]',
             ),
             (
                 {"entrypoints": [ONE], "matrix": {"python": ["3.12", "3.10"], "torch": ["2.13.0"]}},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -11,6 +11,7 @@ import torch
 from hatch_precompile.backends import by_own_names, runs_here, variants_for_this_machine
 from hatch_precompile.backends.cuda import BACKEND, first_gpu
 from hatch_precompile.config import Config, load
+from hatch_precompile.config.cells import cells_of, this_cell
 from hatch_precompile.config.devices import captured_together, require_variants
 from hatch_precompile.errors import BuildError, ConfigError
 
@@ -40,6 +41,36 @@ def test_each_variant_for_gpus_is_captured_by_itself_the_highest_first() -> None
         ("cuda-sm80",),
     ]
     assert together(["cuda-sm90"], devices=["cuda"]) == [("cuda-sm90",)]
+
+
+class TestAMatrix:
+    ROW: ClassVar[dict[str, list[str]]] = {"python": ["3.12"], "torch": ["2.11.0", "2.13.0"]}
+
+    def config(self, variants: list[str], devices: list[str], **more: list[str]) -> Config:
+        entrypoints = [ONE | {"devices": devices}]
+        table = {"variants": variants, "entrypoints": entrypoints, "matrix": self.ROW | more}
+        return load(table, default_package="textmodel")
+
+    def test_for_gpus_it_has_every_cuda(self) -> None:
+        config = self.config(["cuda-sm90"], ["cuda"], cuda=["cu126", "cu130"])
+        assert config.matrix is not None
+        assert [cell.name for cell in cells_of(config.matrix)] == [
+            f"cp312-torch{torch}-{cuda}" for torch in ("2.11.0", "2.13.0") for cuda in ("cu126", "cu130")
+        ]
+
+    def test_for_gpus_the_cuda_must_be_named(self) -> None:
+        with pytest.raises(
+            ConfigError, match=r'matrix\.cuda: expected an array .* beside the variant "cuda-sm90"'
+        ):
+            self.config(["native", "cuda-sm90"], ["cpu", "cuda"])
+
+    def test_for_cpus_it_must_not(self) -> None:
+        with pytest.raises(ConfigError, match=r"matrix\.cuda: is for GPUs, and no variant is"):
+            self.config(["native"], ["cpu"], cuda=["cu130"])
+
+    def test_this_process_is_one(self) -> None:
+        assert this_cell("2.13.0+cu126", "12.6").name.endswith("-torch2.13.0-cu126")
+        assert this_cell("2.13.0+cpu").name.endswith("-torch2.13.0")
 
 
 def test_an_entrypoint_of_which_nothing_is_built_here_stops_the_build() -> None:

@@ -80,8 +80,9 @@ def taken(key: str, words: str) -> list[Any]:
 def table_with(structure: str, key: str, value: Any) -> dict[str, Any]:
     """A table that is right but for, perhaps, the value of one key."""
     entrypoint: dict[str, Any] = dict(ONE)
-    if key == "tuned-kernels":  # is for GPUs
-        return {"entrypoints": [entrypoint | {"devices": ["cuda"]}], "variants": ["cuda-sm90"], key: value}
+    if key in ("tuned-kernels", "cuda"):  # are for GPUs
+        for_gpus = {"entrypoints": [entrypoint | {"devices": ["cuda"]}], "variants": ["cuda-sm90"]}
+        return for_gpus | ({key: value} if key != "cuda" else {"matrix": TABLES["matrix"] | {key: value}})
     if structure == "Config":
         return {"entrypoints": [entrypoint], key: value}
     if structure == "Matrix":

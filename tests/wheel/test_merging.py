@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 from packaging.tags import parse_tag
 
-from hatch_precompile.bundle.reader import find_cells
+from hatch_precompile.bundle.reader import find, find_cells
 from hatch_precompile.cli import main
 from hatch_precompile.errors import BuildError
 from hatch_precompile.merge import Merged, merge_wheels
@@ -108,6 +108,24 @@ class TestTheWheel:
         assert [cell["name"] for cell in index["cells"]] == merged.cells == NAMES
         assert index["format"] == 1
         assert index["cells"][1].keys() == {"name", "magic", "python", "torch"}
+
+    def test_it_has_one_for_each_cuda(
+        self, built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two builds of one torch, and one that is not for GPUs."""
+        wheels = [as_cell(built.wheel, tmp_path, HERE, TORCH)] + [
+            as_cell(built.wheel, tmp_path / cuda, HERE, TORCH, for_cuda(cuda)) for cuda in ("13.0", "12.6")
+        ]
+        merged = merge_wheels(wheels, tmp_path / "out")
+        name = name_of(HERE, TORCH)
+        assert merged.cells == [name, f"{name}-cu126", f"{name}-cu130"]
+        index = json.loads(files_of(merged.wheel)[f"{BUNDLE}cells.json"])
+        assert [cell.get("cuda") for cell in index["cells"]] == [None, "12.6", "13.0"]
+        again = merge_wheels([merged.wheel], tmp_path / "again")
+        assert again.wheel.read_bytes() == merged.wheel.read_bytes()
+        for here, chosen in (("12.6", "-cu126"), ("13.0", "-cu130"), ("12.9", ""), (None, "")):
+            monkeypatch.setattr("hatch_precompile.bundle.reader._cuda_here", lambda here=here: here)
+            assert [each.cell for each in find(str(merged.wheel))] == [f"{name}{chosen}"]
 
     def test_every_cell_has_its_manifest_and_its_files(self, cells: list[Path], merged: Merged) -> None:
         for wheel, found in zip(cells, find_cells(str(merged.wheel)), strict=True):
@@ -405,13 +423,6 @@ class TestRefused:
         other = as_cell(built.wheel, tmp_path, HERE, OLDER, other_code)
         words = rf"both have {name_of(HERE, OLDER)} in {BUNDLE}, and not the same one: tint/graphs/0\.txt"
         refused([*cells, other], tmp_path / "out", words)
-
-    def test_the_same_cell_for_another_cuda(self, built: Built, tmp_path: Path) -> None:
-        one, other = (
-            as_cell(built.wheel, tmp_path / cuda, HERE, OLDER, for_cuda(cuda)) for cuda in ("12.6", "13.0")
-        )
-        words = rf"both have {name_of(HERE, OLDER)} in {BUNDLE}, for CUDA 12\.6 and for CUDA 13\.0: a wheel"
-        refused([one, other], tmp_path / "out", words)
 
     def test_a_file_that_is_not_what_record_says(self, cells: list[Path], tmp_path: Path) -> None:
         other = changed(cells[0], tmp_path / cells[0].name, flip, record=False)

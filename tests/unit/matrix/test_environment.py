@@ -54,6 +54,19 @@ def test_the_installer_is_held_to_the_torch(machine: Path, tmp_path: Path) -> No
     assert Path(made.options[1]).read_text() == "torch==2.14.1\n"
 
 
+def test_of_a_cuda_it_is_the_build_that_pytorchs_index_has(machine: Path, tmp_path: Path) -> None:
+    cell = Cell("3.12", "2.14.1", cuda="cu126")
+    own = variables(machine) | {"PIP_EXTRA_INDEX_URL": "https://a"}
+    made = make_environment(cell, tmp_path / "cell", own, lambda _: None)
+    assert Path(made.options[1]).read_text() == "torch==2.14.1+cu126\n"
+    indexes = "https://a https://download.pytorch.org/whl/cu126"
+    assert (made.variables["PIP_EXTRA_INDEX_URL"], made.variables["UV_INDEX"]) == (indexes, indexes)
+    assert made.variables["UV_INDEX_STRATEGY"] == "unsafe-best-match"
+    own = variables(machine) | {"UV_INDEX": "https://b"}
+    made = make_environment(cell, tmp_path / "other", own, lambda _: None)
+    assert made.variables["UV_INDEX"] == "https://b https://download.pytorch.org/whl/cu126"
+
+
 def test_an_interpreter_that_is_here_is_taken(machine: Path, tmp_path: Path) -> None:
     found = interpreter(
         machine / "pyenv" / "versions" / f"{OTHER}.2" / "bin" / f"python{OTHER}", OTHER, machine
