@@ -31,6 +31,7 @@ from hatch_precompile.capture.parent import run_capture
 from hatch_precompile.config import Config, Entrypoint
 from hatch_precompile.config.cells import Shard, cells_of, this_cell
 from hatch_precompile.config.devices import captured_together, of_device, require_variants
+from hatch_precompile.config.tuned_kernels import UNTUNED, TunedKernels, read_tuned_kernels
 from hatch_precompile.errors import BuildError, CaptureError, VerifyError
 from hatch_precompile.events import Event, collected, emit
 from hatch_precompile.machine import require_known_torch, require_machine, require_room
@@ -39,8 +40,6 @@ from hatch_precompile.records import GUARDS, Capture
 from hatch_precompile.reuse.previous_wheel import Earlier, find_earlier
 from hatch_precompile.runtime import RUNTIME_PACKAGE
 from hatch_precompile.traffic.samples import with_recorded_calls
-from hatch_precompile.tuning import file as tuned_file
-from hatch_precompile.tuning.file import UNTUNED, TunedKernels
 from hatch_precompile.validation.manifests import LeftOutRecord
 from hatch_precompile.verify.parent import CHILD as VERIFY
 from hatch_precompile.verify.parent import require_hits, run_samples
@@ -114,7 +113,7 @@ def build_bundle(
         report(note)
     tuned = UNTUNED
     if config.tuned_kernels is not None:
-        tuned = tuned_file.read((root or Path.cwd()) / config.tuned_kernels, f"{table}.tuned-kernels")
+        tuned = read_tuned_kernels((root or Path.cwd()) / config.tuned_kernels, f"{table}.tuned-kernels")
     variants = built_here(config.variants)
     if others := [name for name in config.variants if name not in variants]:
         report(f"left out, for another kind of machine: {', '.join(others)}")

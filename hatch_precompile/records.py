@@ -16,16 +16,20 @@ __all__ = [
     "CAPTURE",
     "GUARDS",
     "MARSHAL",
+    "Autotuning",
     "Capture",
     "CapturedEntry",
     "CapturedFrame",
     "Case",
     "Conditions",
+    "Configuration",
     "ConstantRecord",
     "EntryRecord",
     "FixedValue",
     "FrameRecord",
     "GraphRecord",
+    "KernelKey",
+    "MeasuredKernel",
     "OnGpu",
     "Number",
     "Place",
@@ -264,3 +268,34 @@ class Capture(Struct, frozen=True):
     @property
     def entries(self) -> int:
         return sum(len(frame.entries) for frame in self.frames)
+
+
+KernelKey = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+"""What a kernel for a GPU is known by in every build (`kernel_key` in backends/cuda/configurations.py)."""
+Count = Annotated[int, Meta(ge=1, le=64)]
+
+
+class Configuration(Struct, frozen=True):
+    """Of a kernel. arguments: those that a configuration decides, such as `XBLOCK`; num_warps, num_stages: as
+    in `triton.Config`"""
+
+    arguments: dict[str, bool | int | float | str]
+    num_warps: Count
+    num_stages: Count
+
+
+class Autotuning(Struct, frozen=True):
+    """What a bundle has beside a library for a GPU. source: Python that makes its kernels and launches each
+    with sample arguments, as inductor runs it to find the fastest configurations; kernels: those that the
+    library has, with their names"""
+
+    source: str
+    kernels: dict[KernelKey, tuple[str, Configuration]]
+
+
+class MeasuredKernel(Struct, frozen=True):
+    """Of a kernel the configurations that inductor tries, each with the microseconds of a launch."""
+
+    key: KernelKey
+    name: str
+    times: list[tuple[Configuration, float]]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from hatch_precompile.tuning.kernels import Autotuning, Configuration
+from hatch_precompile.records import Autotuning, Configuration
 
 __all__ = ["Backend", "Compiler", "Launch", "Policy", "Surroundings", "Variant"]
 

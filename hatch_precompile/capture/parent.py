@@ -11,13 +11,12 @@ import msgspec
 
 from hatch_precompile.backends import backend, variants_for_this_machine
 from hatch_precompile.config import Entrypoint
+from hatch_precompile.config.tuned_kernels import UNTUNED, TunedKernel, TunedKernels
 from hatch_precompile.errors import CaptureError
 from hatch_precompile.events import Event, printed, received
 from hatch_precompile.processes import reason_left, run_module, with_advice
 from hatch_precompile.records import CAPTURE, Capture
 from hatch_precompile.reuse.previous_wheel import Earlier
-from hatch_precompile.tuning.file import UNTUNED, TunedKernels
-from hatch_precompile.tuning.kernels import TunedKernel
 
 __all__ = ["CHILD", "FAILED", "TRACEBACK", "Request", "run_capture"]
 

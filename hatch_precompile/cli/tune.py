@@ -15,9 +15,9 @@ from hatch_precompile.backends import known as known_variants
 from hatch_precompile.backends import runs_here
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find, torch_here, with_entrypoint
 from hatch_precompile.cli.printing import note, say, table
+from hatch_precompile.config.tuned_kernels import UNTUNED, read_tuned_kernels, write_tuned_kernels
 from hatch_precompile.errors import BuildError
 from hatch_precompile.runtime import manifest
-from hatch_precompile.tuning import file
 from hatch_precompile.tuning.parent import Outcome, Tunable, choose, measured_here, tunable
 
 __all__ = ["tune"]
@@ -52,12 +52,12 @@ def tune(wheel_or_package: str, output: Path, entrypoint: str | None, timeout: f
     """
     try:
         found = find(wheel_or_package)
-        before = file.read(output, "--output") if output.exists() else file.UNTUNED
+        before = read_tuned_kernels(output, "--output") if output.exists() else UNTUNED
         variant, libraries = _for_this_gpu(found, wheel_or_package, entrypoint)
         measured, problems = _measured(libraries, timeout)
         known = before.variants.get(variant, {})
         chosen = choose(measured, known)
-        file.write(output, before.merged(variant, chosen))
+        write_tuned_kernels(output, before.merged(variant, chosen))
     except BuildError as error:
         raise click.UsageError(str(error)) from error
     tuned = {key: each for key, each in chosen.items() if each is not None and each is not known.get(key)}

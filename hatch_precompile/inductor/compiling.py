@@ -37,9 +37,8 @@ from hatch_precompile.inductor.prepacking.weights import (
 from hatch_precompile.inductor.python_wrapper import NotPortable, portable_wrapper
 from hatch_precompile.inductor.realize_heuristics import heavy_values_kept
 from hatch_precompile.inductor.vector_isa import with_settings_of
-from hatch_precompile.records import GraphRecord
+from hatch_precompile.records import Autotuning, GraphRecord
 from hatch_precompile.tracing.dynamo import last_line
-from hatch_precompile.tuning.kernels import Autotuning
 
 __all__ = ["CompiledGraph", "PythonWrapper", "compile_graph"]
 

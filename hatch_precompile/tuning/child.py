@@ -13,7 +13,7 @@ import msgspec
 
 from hatch_precompile.errors import unforeseen
 from hatch_precompile.processes import connect_to_parent, leave_reason
-from hatch_precompile.tuning.kernels import Autotuning
+from hatch_precompile.records import Autotuning
 from hatch_precompile.tuning.parent import FAILED, Outcome
 
 __all__ = ["main"]

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from hatch_precompile.bundle.reader import FoundManifest, verified
+from hatch_precompile.config.tuned_kernels import TunedKernel
 from hatch_precompile.errors import BuildError, OutsideError
 from hatch_precompile.processes import reason_left, run_module
-from hatch_precompile.records import GraphRecord
-from hatch_precompile.tuning.kernels import Autotuning, Configuration, MeasuredKernel, TunedKernel
+from hatch_precompile.records import Autotuning, Configuration, GraphRecord, MeasuredKernel
 
 __all__ = ["CHILD", "FAILED", "Outcome", "Tunable", "choose", "measured_here", "tunable"]
 

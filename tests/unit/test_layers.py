@@ -31,7 +31,7 @@ ROOMS = [
     ),
     *("config", "validation", "traffic", "torch_versions", "tracing", "inductor", "a backend", "entrypoints"),
     *("lower", "bundle", "reuse", "capture", "wheel", "merge", "verify", "machine"),
-    *("bench", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
+    *("bench", "tuning", "report", "build", "frontends", "matrix", "init", "suggest", "cli", "__main__"),
     "generate_docs",
 ]
 

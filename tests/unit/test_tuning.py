@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from hatch_precompile.config import load
+from hatch_precompile.config.tuned_kernels import (
+    UNTUNED,
+    TunedKernel,
+    TunedKernels,
+    read_tuned_kernels,
+    write_tuned_kernels,
+)
 from hatch_precompile.errors import BuildError, ConfigError
-from hatch_precompile.tuning.file import UNTUNED, TunedKernels, read, write
-from hatch_precompile.tuning.kernels import Autotuning, Configuration, MeasuredKernel, TunedKernel
+from hatch_precompile.records import Autotuning, Configuration, MeasuredKernel
 from hatch_precompile.tuning.parent import Outcome, Tunable, choose
 
 KEY, OTHER = "0" * 32, "1" * 32
@@ -68,14 +74,14 @@ class TestTheFile:
     def test_what_is_written_is_read(self, tmp_path: Path) -> None:
         file = tmp_path / "tuned.json"
         kernels = UNTUNED.merged("cuda-sm90", {KEY: tuned(LARGE)}).merged("cuda-sm80", {OTHER: tuned(SMALL)})
-        write(file, kernels)
-        assert read(file, "key") == kernels
+        write_tuned_kernels(file, kernels)
+        assert read_tuned_kernels(file, "key") == kernels
         assert list(json.loads(file.read_text())["variants"]) == ["cuda-sm80", "cuda-sm90"]
         assert [each.name for each in tmp_path.iterdir()] == ["tuned.json"]
 
     def test_a_variant_of_which_nothing_is_left_is_not_in_it(self, tmp_path: Path) -> None:
-        write(tmp_path / "tuned.json", UNTUNED.merged("cuda-sm90", {KEY: None}))
-        assert read(tmp_path / "tuned.json", "key") == TunedKernels()
+        write_tuned_kernels(tmp_path / "tuned.json", UNTUNED.merged("cuda-sm90", {KEY: None}))
+        assert read_tuned_kernels(tmp_path / "tuned.json", "key") == TunedKernels()
 
     @pytest.mark.parametrize(
         ("content", "said"),
@@ -93,14 +99,14 @@ class TestTheFile:
         file = tmp_path / "tuned.json"
         file.write_text(content)
         with pytest.raises(BuildError) as error:
-            read(file, "table.tuned-kernels")
+            read_tuned_kernels(file, "table.tuned-kernels")
         assert str(error.value).startswith("table.tuned-kernels: ")
         assert said in str(error.value)
         assert "write it with `hatch-precompile tune`" in str(error.value)
 
     def test_one_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(BuildError, match=r"key: .*/none.json cannot be read: No such file"):
-            read(tmp_path / "none.json", "key")
+            read_tuned_kernels(tmp_path / "none.json", "key")
 
 
 class TestTheKey:

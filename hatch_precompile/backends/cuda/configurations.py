@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hatch_precompile.errors import BuildError
-from hatch_precompile.tuning.kernels import Autotuning, Configuration, MeasuredKernel
+from hatch_precompile.records import Autotuning, Configuration, MeasuredKernel
 
 __all__ = ["autotuning_of", "configurations_chosen", "measure"]
 

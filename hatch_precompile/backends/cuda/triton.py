@@ -13,7 +13,7 @@ from typing import Any
 
 from hatch_precompile.backends.cuda.cards import Card
 from hatch_precompile.backends.cuda.configurations import autotuning_of
-from hatch_precompile.tuning.kernels import Autotuning
+from hatch_precompile.records import Autotuning
 
 __all__ = ["kernels_saved", "triton_compiles_for"]
 
