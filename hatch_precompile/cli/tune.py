@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ from hatch_precompile.backends import known as known_variants
 from hatch_precompile.backends import runs_here
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find, torch_here, with_entrypoint
 from hatch_precompile.cli.printing import note, say, table
-from hatch_precompile.config.tuned_kernels import UNTUNED, read_tuned_kernels, write_tuned_kernels
+from hatch_precompile.config.tuned_kernels import (
+    UNTUNED,
+    TunedKernel,
+    read_tuned_kernels,
+    write_tuned_kernels,
+)
 from hatch_precompile.errors import BuildError
 from hatch_precompile.runtime import manifest
 from hatch_precompile.tuning.parent import Outcome, Tunable, choose, measured_here, tunable
@@ -54,10 +60,13 @@ def tune(wheel_or_package: str, output: Path, entrypoint: str | None, timeout: f
         found = find(wheel_or_package)
         before = read_tuned_kernels(output, "--output") if output.exists() else UNTUNED
         variant, libraries = _for_this_gpu(found, wheel_or_package, entrypoint)
-        measured, problems = _measured(libraries, timeout)
         known = before.variants.get(variant, {})
-        chosen = choose(measured, known)
-        write_tuned_kernels(output, before.merged(variant, chosen))
+        chosen: dict[str, TunedKernel | None] = {}
+        problems: list[str] = []
+        write_tuned_kernels(output, before)  # what cannot be written is said before anything is measured
+        for measured in _measured(libraries, timeout, problems.append):
+            chosen = choose(measured, known)
+            write_tuned_kernels(output, before.merged(variant, chosen))
     except BuildError as error:
         raise click.UsageError(str(error)) from error
     tuned = {key: each for key, each in chosen.items() if each is not None and each is not known.get(key)}
@@ -99,18 +108,21 @@ def _for_this_gpu(found: list[FoundManifest], name: str, entrypoint: str | None)
     return variant, [each for each in libraries if each.variant == variant]
 
 
-def _measured(libraries: list[Tunable], timeout: float) -> tuple[list[tuple[Tunable, Outcome]], list[str]]:
-    measured, problems = list[tuple[Tunable, Outcome]](), list[str]()
+def _measured(
+    libraries: list[Tunable], timeout: float, on_problem: Callable[[str], None]
+) -> Iterator[list[tuple[Tunable, Outcome]]]:
+    """What is measured so far, each time that a library has been."""
+    measured: list[tuple[Tunable, Outcome]] = []
     with tempfile.TemporaryDirectory(prefix="hatch-precompile-") as work:
         for number, library in enumerate(libraries):
             note(f"{library.file}: {len(library.autotuning.kernels)} kernels")
             try:
                 outcome = measured_here(library, work=Path(work, str(number)), timeout=timeout, on_line=note)
             except BuildError as error:
-                problems.append(str(error))
+                on_problem(str(error))
                 continue
             measured.append((library, outcome))
-    return measured, problems
+            yield measured
 
 
 def _words(kernel: Any) -> str:

@@ -187,3 +187,46 @@ def line(value: Any, name: str | None = "x", count: int = 2, **more: Any) -> str
 
 
 GOOD = line(tensor([4, 8]), count=1000)
+
+
+def for_gpus(manifest: dict[str, Any]) -> None:
+    """Another entry of the same, with a graph of its own, for GPUs."""
+    manifest["built_with"]["cuda"] = "13.0"
+    manifest["variants"].append(
+        {"name": "cuda-sm90", "backend": "cuda", "requires": ["sm_90"], "device": "cuda", "run": False}
+    )
+    there = {f"net/cuda-sm90/{name[4:]}": digest for name, digest in manifest["files"].items()}
+    there["net/cuda-sm90/graphs/0-cuda-sm90.so"] = there.pop("net/cuda-sm90/graphs/0-native.so")
+    manifest["files"] |= there
+    entries, graphs = manifest["frames"][0]["entries"], manifest["graphs"]
+    text = (
+        json.dumps([entries[0], graphs[0]]).replace("native", "cuda-sm90").replace("net/", "net/cuda-sm90/")
+    )
+    entry, graph = json.loads(text.replace('"cuda-sm90": true', '"native": true'))
+    entries.append(
+        {**entry, "graphs": [1], "first_graph": 1, "gpu": {"variant": "cuda-sm90", "pinned": False}}
+    )
+    graphs.append(graph)
+
+
+def wheel_for_gpus(
+    folder: Path,
+    change: Callable[[dict[str, Any]], object] = lambda _: None,
+    *,
+    autotuning: bytes | None = None,
+) -> Path:
+    """A wheel with that entry, too. autotuning: what there is of the kernels of its library"""
+    bundle = files()
+    bundle |= {name.replace("net/", "net/cuda-sm90/"): content for name, content in bundle.items()}
+    bundle["net/cuda-sm90/graphs/0-cuda-sm90.so"] = b"\x7fELF"
+    name = "net/cuda-sm90/graphs/0-cuda-sm90.autotuning"
+    if autotuning is not None:
+        bundle[name] = autotuning
+
+    def changed(manifest: dict[str, Any]) -> None:
+        for_gpus(manifest)
+        if autotuning is not None:
+            manifest["graphs"][1]["autotuning"] = {"cuda-sm90": name}
+        change(manifest)
+
+    return wheel(folder, changed, bundle=bundle)

@@ -260,35 +260,8 @@ def test_nothing_of_a_wheel_is_for_the_terminal_to_carry_out(tmp_path: Path) -> 
     assert "\\x1b[8m" in guards.output and "\\x1b[2J" in tags.output
 
 
-def _for_gpus(manifest: dict[str, Any]) -> None:
-    """Another entry of the same, with a graph of its own, for GPUs."""
-    manifest["built_with"]["cuda"] = "13.0"
-    manifest["variants"].append(
-        {"name": "cuda-sm90", "backend": "cuda", "requires": ["sm_90"], "device": "cuda", "run": False}
-    )
-    there = {f"net/cuda-sm90/{name[4:]}": digest for name, digest in manifest["files"].items()}
-    there["net/cuda-sm90/graphs/0-cuda-sm90.so"] = there.pop("net/cuda-sm90/graphs/0-native.so")
-    manifest["files"] |= there
-    entries, graphs = manifest["frames"][0]["entries"], manifest["graphs"]
-    text = (
-        json.dumps([entries[0], graphs[0]]).replace("native", "cuda-sm90").replace("net/", "net/cuda-sm90/")
-    )
-    entry, graph = json.loads(text.replace('"cuda-sm90": true', '"native": true'))
-    entries.append(
-        {**entry, "graphs": [1], "first_graph": 1, "gpu": {"variant": "cuda-sm90", "pinned": False}}
-    )
-    graphs.append(graph)
-
-
-ON_GPUS = {
-    **{name.replace("net/", "net/cuda-sm90/"): content for name, content in fabricated.files().items()},
-    "net/cuda-sm90/graphs/0-cuda-sm90.so": b"\x7fELF",
-}
-
-
 def test_a_wheel_with_code_for_gpus_is_shown(tmp_path: Path) -> None:
-    wheel = fabricated.wheel(tmp_path, _for_gpus, bundle=fabricated.files() | ON_GPUS)
-    shown = command("inspect", wheel)
+    shown = command("inspect", fabricated.wheel_for_gpus(tmp_path))
     assert shown.exit_code == 0 and "cuda-sm90" in shown.output, shown.output
 
 
@@ -315,16 +288,20 @@ def test_a_wheel_with_code_for_gpus_is_shown(tmp_path: Path) -> None:
             "for a variant that is not for GPUs",
         ),
         (lambda m: m["frames"][0]["entries"][1].pop("gpu"), "graphs for 'net/cuda-sm90/entries/0.entry'"),
+        (
+            lambda m: m["graphs"][1].update(autotuning={"native": "net/graphs/0.txt"}),
+            "has kernels of 'net/cuda-sm90/graphs/0.txt' for no variant",
+        ),
+        (
+            lambda m: m["graphs"][1].update(autotuning={"cuda-sm90": "../0.autotuning"}),
+            "'../0.autotuning'",
+        ),
     ],
 )
 def test_what_is_wrong_about_gpus_is_said(
     tmp_path: Path, change: Callable[[dict[str, Any]], object], said: str
 ) -> None:
-    def changed(manifest: dict[str, Any]) -> None:
-        _for_gpus(manifest)
-        change(manifest)
-
-    refused(merged(tmp_path, fabricated.wheel(tmp_path, changed, bundle=fabricated.files() | ON_GPUS)), said)
+    refused(merged(tmp_path, fabricated.wheel_for_gpus(tmp_path, change)), said)
 
 
 def _entry_for_gpus(manifest: dict[str, Any], **changes: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -59,7 +60,7 @@ def tune(place: Path, built: str, *arguments: str) -> Any:
 
     with (
         patch("hatch_precompile.tuning.parent.run_module", run_there),
-        patch("hatch_precompile.cli.tune.runs_here", lambda name: name == VARIANT),
+        patch.object(import_module("hatch_precompile.cli.tune"), "runs_here", lambda name: name == VARIANT),
         pytest.MonkeyPatch.context() as patched,
     ):
         patched.syspath_prepend(str(place / built / "installed"))
