@@ -26,7 +26,7 @@ DOCS_NEEDS := mkdocs==1.6.1 mkdocs-material==9.8.1
 
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help lint test test-arm64 test-cuda newest-cell cells demo bench calls chart differential fuzz truth models programs strangers tools soak reference docs clean
+.PHONY: help lint test test-arm64 test-cuda newest-cell cells demo bench calls gemm chart differential fuzz truth models programs strangers tools soak reference docs clean
 
 help:
 	@echo "make lint    ruff and mypy"
@@ -38,6 +38,7 @@ help:
 	@echo "make demo    a real model: built, installed, run, and timed; build/demo.json"
 	@echo "make bench   every way of starting a model, on eleven models; build/bench.json"
 	@echo "make calls   what a call costs around its kernels, by time or by instructions; build/calls.json"
+	@echo "make gemm    linear layers: torch's libraries, inductor's micro-GEMMs, a wheel's functions; build/gemm.json"
 	@echo "make chart   the chart of benchmarks/README.md, from build/bench.json; docs/cold-start.svg"
 	@echo "make differential    our guards against dynamo's; build/differential.json"
 	@echo "make fuzz    what comes from outside, changed at random: no traceback, no crash"
@@ -106,6 +107,9 @@ bench: .venv-bench/.ready
 # make calls CALLS="--instructions" counts by valgrind; --before REVISION has the wheel of another revision beside it
 calls: .venv-bench/.ready
 	.venv-bench/bin/python benchmarks/calls.py $(CALLS)
+
+gemm: .venv-bench/.ready
+	.venv-bench/bin/python benchmarks/gemm.py $(GEMM)
 
 chart:
 	"$(PYTHON)" benchmarks/chart.py

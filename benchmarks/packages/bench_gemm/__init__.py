@@ -1,0 +1,1 @@
+"""Benchmark project: linear layers, to see who multiplies them fastest."""
