@@ -24,16 +24,9 @@ from projects import Project
 
 PACKAGE = "bench_gemm"
 CHILD = Path(__file__).resolve().with_name("gemm_child.py")
-MODEL = BenchModel(PACKAGE, f"{PACKAGE}.model:Square", None)
+MODEL = BenchModel(PACKAGE, f"{PACKAGE}.model:Layer", None)
 WAYS = ("eager", "freezing", "micro-GEMM", "wheel")
-TARGETS = {
-    "Square": "square",
-    "Up": "up",
-    "Down": "down",
-    "SquareBfloat16": "square_bfloat16",
-    "UpBfloat16": "up_bfloat16",
-    "DownBfloat16": "down_bfloat16",
-}
+LAYERS = ("square", "up", "down", "square_bfloat16", "up_bfloat16", "down_bfloat16")
 
 PYPROJECT = f"""\
 [build-system]
@@ -53,8 +46,10 @@ verify = false
 """
 ENTRYPOINT = """
 [[tool.hatch.build.hooks.precompile.entrypoints]]
-target = "{package}.model:{target}"
-samples = "{package}.samples:{samples}"
+target = "{package}.model:Layer"
+name = "{layer}"
+instance = "{package}.model:{layer}"
+samples = "{package}.samples:{layer}"
 weights = "fixed"
 """
 
@@ -64,10 +59,7 @@ class Layers(Project):
     """The project of all layers."""
 
     def _pyproject(self) -> str:
-        return PYPROJECT + "".join(
-            ENTRYPOINT.format(package=PACKAGE, target=target, samples=samples)
-            for target, samples in TARGETS.items()
-        )
+        return PYPROJECT + "".join(ENTRYPOINT.format(package=PACKAGE, layer=layer) for layer in LAYERS)
 
 
 def main() -> None:

@@ -4,40 +4,40 @@ import torch
 from torch import nn
 
 
-class Square(nn.Linear):
-    def __init__(self) -> None:
-        super().__init__(384, 384)
-
-
-class Up(nn.Linear):
-    def __init__(self) -> None:
-        super().__init__(768, 3072)
-
-
-class Down(nn.Linear):
-    def __init__(self) -> None:
-        super().__init__(3072, 768)
-
-
-class SquareBfloat16(Square):
-    def __init__(self) -> None:
+class Layer(nn.Module):
+    def __init__(self, inputs: int, outputs: int, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.bfloat16()
+        self.layer = nn.Linear(inputs, outputs, dtype=dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
 
 
-class UpBfloat16(Up):
-    def __init__(self) -> None:
-        super().__init__()
-        self.bfloat16()
+def square() -> Layer:
+    return Layer(384, 384)
 
 
-class DownBfloat16(Down):
-    def __init__(self) -> None:
-        super().__init__()
-        self.bfloat16()
+def up() -> Layer:
+    return Layer(768, 3072)
 
 
-LAYERS = (Square, Up, Down, SquareBfloat16, UpBfloat16, DownBfloat16)
+def down() -> Layer:
+    return Layer(3072, 768)
+
+
+def square_bfloat16() -> Layer:
+    return Layer(384, 384, torch.bfloat16)
+
+
+def up_bfloat16() -> Layer:
+    return Layer(768, 3072, torch.bfloat16)
+
+
+def down_bfloat16() -> Layer:
+    return Layer(3072, 768, torch.bfloat16)
+
+
+LAYERS = (square, up, down, square_bfloat16, up_bfloat16, down_bfloat16)
 ROWS = (1, 16, 64, 128, 512)
 
 

@@ -4,31 +4,33 @@ import torch
 
 from bench_gemm import model
 
+Samples = Iterator[tuple[torch.Tensor]]
 
-def of(layer: type[torch.nn.Linear]) -> Iterator[tuple[torch.Tensor]]:
-    for each in model.inputs(layer()):
+
+def _of(made: model.Layer) -> Samples:
+    for each in model.inputs(made.layer):
         yield (each,)
 
 
-def square() -> Iterator[tuple[torch.Tensor]]:
-    return of(model.Square)
+def square() -> Samples:
+    return _of(model.square())
 
 
-def up() -> Iterator[tuple[torch.Tensor]]:
-    return of(model.Up)
+def up() -> Samples:
+    return _of(model.up())
 
 
-def down() -> Iterator[tuple[torch.Tensor]]:
-    return of(model.Down)
+def down() -> Samples:
+    return _of(model.down())
 
 
-def square_bfloat16() -> Iterator[tuple[torch.Tensor]]:
-    return of(model.SquareBfloat16)
+def square_bfloat16() -> Samples:
+    return _of(model.square_bfloat16())
 
 
-def up_bfloat16() -> Iterator[tuple[torch.Tensor]]:
-    return of(model.UpBfloat16)
+def up_bfloat16() -> Samples:
+    return _of(model.up_bfloat16())
 
 
-def down_bfloat16() -> Iterator[tuple[torch.Tensor]]:
-    return of(model.DownBfloat16)
+def down_bfloat16() -> Samples:
+    return _of(model.down_bfloat16())
