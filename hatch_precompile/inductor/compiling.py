@@ -75,7 +75,7 @@ class CompiledGraph:
     constants: dict[str, torch.Tensor]
     prepack_graphs: dict[str, PrepackGraph]
     readable: str
-    autotuning: dict[str, Autotuning]
+    autotuning: dict[str, Autotuning] = dataclasses.field(default_factory=dict)
     backward: CompiledGraph | None = None
     wrapping: bytes = b""
     changed: frozenset[int] = frozenset()
