@@ -66,6 +66,9 @@ def _wrapped(self: Any, value: Any, *, own: Any) -> Any:
     return result
 
 
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType)
+
+
 def _lacking(value: Any, source: Any, frame: Any) -> Iterator[Any]:
     """The guards that dynamo does not make of this value. frame: its translator of the outermost one"""
     from torch._dynamo.guards import GuardBuilder
@@ -80,6 +83,8 @@ def _lacking(value: Any, source: Any, frame: Any) -> Iterator[Any]:
     elif type(value) is contextlib.nullcontext:
         if value.enter_result is None:
             yield AttrSource(source, "enter_result").make_guard(GuardBuilder.CONSTANT_MATCH)
+    elif type(value) in _DESCRIPTORS and value_of(source, frame) is not value:
+        return  # what the source gives is what the descriptor gives for an object
     elif type(value) in (types.GetSetDescriptorType, types.MemberDescriptorType):
         yield source.make_guard(GuardBuilder.TYPE_MATCH)
         yield AttrSource(source, "__name__").make_guard(GuardBuilder.CONSTANT_MATCH)

@@ -31,6 +31,8 @@ def mentioning(x):
 
     if words is None or optional is None or made_by_cython is None:
         return x
+    if isinstance(samples.__qualname__, bytes):  # to dynamo it is what functions have in common
+        return x
     return x * factor
 
 
