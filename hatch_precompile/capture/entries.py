@@ -53,6 +53,7 @@ from hatch_precompile.tracing import (
     wants_fullgraph,
 )
 from hatch_precompile.tracing.guardtree import GuardNode, GuardRecorder
+from hatch_precompile.tracing.set_orders import SetOrders
 
 __all__ = ["Entries"]
 
@@ -67,6 +68,7 @@ class Entries:
     changes_grad_mode: whether a trace since it was last set to False does; failure: what stopped one of them
     frames: the entries of each; skipped: frames that dynamo left uncompiled; regions: for size_cases.py
     conditions: of each entry, by its file; dependencies: of all; traces: of the entries on a GPU
+    orders: of the sets that their guards ask for
     """
 
     request: Request
@@ -86,6 +88,7 @@ class Entries:
     conditions: dict[str, Conditions] = field(default_factory=dict)
     dependencies: list[Dependency] = field(default_factory=list)
     traces: list[Trace] = field(default_factory=list)
+    orders: SetOrders = field(default_factory=SetOrders)
     _names: dict[CodeType, FrameName] = field(default_factory=dict)
     _resume_numbers: dict[CodeType, int] = field(default_factory=dict)
     _native_guards: NativeGuards = field(default_factory=NativeGuards)
@@ -229,6 +232,7 @@ class Entries:
         }
         self.changes_grad_mode |= changes_grad_mode([trace.code, *trace.traced])
         tree = self.recorder.tree(trace.root)
+        self.orders.see(tree)
         traced = [code for code in trace.traced if code not in self._resume_numbers]
         namer = Namer(trace.frame_globals, trace.injected)
         dependencies = dependencies_of(trace.code, traced, trace.assumed, tree, namer, self._resume_numbers)

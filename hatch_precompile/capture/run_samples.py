@@ -39,13 +39,15 @@ from hatch_precompile.entrypoints.placing import moved, place
 from hatch_precompile.entrypoints.resized import in_words, resized
 from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.entrypoints.workload import recorded_calls
-from hatch_precompile.errors import BuildError, CaptureError
+from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
 from hatch_precompile.inductor import Numbers, capture_settings
+from hatch_precompile.lower.guards.builder import user_line
 from hatch_precompile.records import CAPTURE, Capture, Case
 from hatch_precompile.reuse.cache_key import made_from, sources_of, what_has_changed
 from hatch_precompile.runtime import RUNTIME_PACKAGE, callers
 from hatch_precompile.tracing import compiling_with, forget, tracing_frames
+from hatch_precompile.tracing.set_orders import name_of_set
 
 __all__ = ["capture"]
 
@@ -97,6 +99,8 @@ class _Session:
         self.sample = 0
         self.samples: int = first.samples if first else 0
         self.at = ""  # the sizes in which it is called, if they are not its own
+        self.order = ""  # that in which sets are, if it is not their own
+        self.given: list[Sample] = []  # what the calls of one sample got, where sets are gone through
         self.with_gradients: list[int] = []
         self.unsettled: set[int] = set()  # samples of which each call makes new entries
 
@@ -208,12 +212,39 @@ class _Session:
         self.report(Event(step="note", text="; ".join([text, *others])))
 
     def _run_until_settled(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> int:
-        """Run a sample again until nothing new comes of it: a model may fill a cache at its first call, so
-        that its second is another one. Returns how many entries were made."""
+        """Run a sample until nothing new comes of it, in each order of the sets that it goes through. Returns
+        how many entries were made."""
+        self.given = []
+        made = self._run_again(target, compiled, sample)
+        for other in self.entries.orders.others():
+            self._require_few_orders()
+            with other as self.order:
+                made += self._run_again(target, compiled, sample)
+            self.order = ""
+        self.given = []
+        return made
+
+    def _require_few_orders(self) -> None:
+        """Raises Unsupported where sets have too many orders, or are in the arguments of a call."""
+        arguments = [(given.args, given.kwargs) for given in self.given]
+        if (found := self.entries.orders.unserved(arguments)) is not None:
+            node, why = found
+            raise Unsupported(
+                f"the order of a set of other elements than numbers, {name_of_set(node)}: {why}",
+                user_line(next(iter(node.leaves), None)),
+                "Sort what decides it: sorted(...) of a set, a tuple or dict in its place.",
+            )
+
+    def _run_again(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> int:
+        """Run a sample until nothing new comes of it: a model may fill a cache at its first call, so that its
+        second is another one. Returns how many entries were made."""
         made = 0
         for number in range(_AT_MOST):
             given = self._copied(sample, target)
-            new = self._run_sample(target, compiled, given, again=number > 0)
+            again = number > 0 or self.order != ""
+            new = self._run_sample(target, compiled, given, again=again)
+            if self.entries.orders.found:
+                self.given.append(given)
             made += new
             if number > 0 and not new:
                 return made
@@ -308,7 +339,8 @@ class _Session:
                 )
             )
         elif new:
-            text = f"{label}: {new} new entries when it is called again, {seconds:.1f} s"
+            when = f"with {self.order}" if self.order else "when it is called again"
+            text = f"{label}: {new} new entries {when}, {seconds:.1f} s"
             self.report(Event(step="note", text=text))
         return new
 

@@ -240,11 +240,6 @@ def graph_break_reasons() -> list[str]:
     return list(dict.fromkeys(map(_in_a_line, reasons)))
 
 
-def is_resumed(code: CodeType) -> bool:
-    """Whether it is what dynamo has made of the rest of a function, after a graph break."""
-    return code.co_name.startswith("torch_dynamo_resume_in_")
-
-
 @contextlib.contextmanager
 def tracing_frames(
     on_frame: Callable[[FrameTrace], None], on_skip: Callable[[CodeType, str], None]
@@ -285,7 +280,7 @@ def tracing_frames(
         reason = getattr(result, "skip_reason", None) or next(reversed(reasons), None)
         if result.guarded_code is None and reason:
             entry = None
-            if NO_OPERATIONS in str(reason) and code in transformed and is_resumed(code):
+            if NO_OPERATIONS in str(reason) and code in transformed:
                 entry = compile_bare(code, *args, **kwargs)
             if entry is not None:
                 return entry
@@ -293,8 +288,8 @@ def tracing_frames(
         return result
 
     def compile_bare(*args: Any, **kwargs: Any) -> Any:
-        """An entry for what goes on after a break without an operation, where other calls have some: without
-        it the call is a miss."""
+        """An entry for a call without an operation of code of which other calls have some: without it the
+        call is a miss."""
         nonlocal bare
         bare = True
         try:

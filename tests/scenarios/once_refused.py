@@ -8,7 +8,7 @@ from typing import Any
 
 import probe
 import torch
-from refused import _precompiled, breaks, decorated, parts, shapes
+from refused import _precompiled, breaks, decorated, parts, sets, shapes
 
 MODES: dict[str, Any] = {
     "no_grad": torch.no_grad,
@@ -22,6 +22,7 @@ def calls() -> dict[str, Any]:
     ((x,),) = decorated.samples()
     model, derived = decorated.Model().eval(), decorated.Derived().eval()
     made, tracker, policy = parts.Model().eval(), parts.Tracker().eval(), parts.Policy().eval()
+    kinds = sets.Kinds().eval()
     each = {
         "multiplied": lambda: decorated.multiplied(x),
         "around": lambda: decorated.around(x),
@@ -33,6 +34,9 @@ def calls() -> dict[str, Any]:
         "policy": lambda: policy(x),
         "assigned-after": lambda: breaks.assigned_after(x),
         "scaled-or-not": lambda: breaks.scaled_or_not(x),
+        "held": lambda: breaks.held(x),
+        "kinds": lambda: kinds(x),
+        "by-names": lambda: sets.by_names(x),
         "counted": lambda: breaks.counted(breaks.Counter(), breaks.Counter(), x),
         "queries-and-keys": lambda: shapes.queries_and_keys(x),
         "parts": lambda: made(x),
@@ -62,6 +66,27 @@ def one_object_twice() -> dict[str, Any]:
         before = _hits("counted")
         breaks.counted(breaks.Counter(), breaks.Counter(), torch.ones(2, 4))
     return {**found, "two are": _hits("counted") > before}
+
+
+def through_sets() -> dict[str, Any]:
+    """Calls that go through sets in this process' order, and whether plain code gives the same."""
+    ((x,),) = decorated.samples()
+    model, scaled = sets.Kinds().eval(), x
+    for kind in model.kinds:
+        scaled = scaled * model.factors[kind] + 1
+    by_names = torch.stack([getattr(torch, name)(x) for name in sets.NAMES])
+    return {
+        "kinds": _in_order(list(model.kinds), "kinds", lambda: model(x), scaled),
+        "by-names": _in_order(list(sets.NAMES), "by-names", lambda: sets.by_names(x), by_names),
+    }
+
+
+def _in_order(order: list[str], name: str, call: Any, expected: torch.Tensor) -> dict[str, Any]:
+    before = _hits(name)
+    with torch.no_grad():
+        found = call()
+    same = torch.allclose(found, expected)
+    return {"order": " ".join(order), "served": _hits(name) > before, "as eager": same}
 
 
 def another_graph() -> dict[str, bool]:

@@ -31,6 +31,11 @@ OUTCOMES: dict[str, Any] = {
     "assigned-after": {"no_grad"},
     "scaled-or-not": {"no_grad"},
     "counted": {"no_grad"},
+    "held": {"no_grad"},
+    "kinds": {"no_grad"},
+    "by-names": {"no_grad"},
+    "too-many": "the order of a set of other elements than numbers, G['",
+    "given": "the order of a set of other elements than numbers, L['names']: it is in an argument",
     "queries-and-keys": {"no_grad"},
     "parts": {"no_grad"},
     "shaken": {"no_grad"},
@@ -57,7 +62,9 @@ def answers(place: Path) -> dict[str, dict[str, Any]]:
     site = Site(place / "work" / "installed")
 
     def called(mode: str) -> Any:
-        return site.play("once_refused.calls", environment={"HATCH_PRECOMPILE": mode})
+        # The order of sets is part of an answer.
+        environment = {"HATCH_PRECOMPILE": mode, "PYTHONHASHSEED": "1"}
+        return site.play("once_refused.calls", environment=environment)
 
     return {mode: called(mode) for mode in ("quiet", "off")}
 
@@ -98,6 +105,18 @@ def test_a_graph_module_is_known_by_its_code(place: Path) -> None:
     found = Site(place / "work" / "installed").play("once_refused.another_graph")
     served = {"first": True, "second": True, "first again": True}
     assert found == {**served, "changed": False, "with another hook": False}
+
+
+def test_a_set_of_strings_is_served_in_each_order(place: Path) -> None:
+    site = Site(place / "work" / "installed")
+    orders = {"kinds": set[str](), "by-names": set[str]()}
+    for seed in map(str, range(1, 13)):
+        found_by_name = site.play("once_refused.through_sets", environment={"PYTHONHASHSEED": seed})
+        for name, found in found_by_name.items():
+            assert (found["served"], found["as eager"]) == (True, True)
+            orders[name].add(found["order"])
+    assert len(orders["kinds"]) == 2
+    assert len(orders["by-names"]) > 3
 
 
 def test_every_entrypoint_has_an_outcome() -> None:

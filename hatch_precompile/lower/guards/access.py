@@ -19,6 +19,7 @@ from hatch_precompile.lower.guards.subclasses import names_of_wrapped
 from hatch_precompile.static_lookup import has, is_a
 from hatch_precompile.tracing import pytree_registry
 from hatch_precompile.tracing.guardtree import GuardNode
+from hatch_precompile.tracing.set_orders import has_few_orders
 
 __all__ = ["access", "is_activated", "require_container"]
 
@@ -109,7 +110,8 @@ def keys_of(mapping: Variable | Constant, node: GuardNode) -> Variable:
 
 
 def _item_of_set(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
-    if not all(type(item) in (bool, int, float, complex) for item in _parent(node).value):
+    value = _parent(node).value
+    if not has_few_orders(value) and not all(type(item) in (bool, int, float, complex) for item in value):
         raise unsupported("the order of a set with other elements than numbers", node)
     return Name("list").call(base).item(literal(node.key))
 

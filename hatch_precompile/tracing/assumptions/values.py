@@ -19,6 +19,7 @@ from hatch_precompile.tracing.assumptions.notes import (
     stop,
     value_of,
 )
+from hatch_precompile.tracing.set_orders import has_few_orders
 
 __all__ = ["WORDS", "called_from", "is_only_asked", "require_steady_hash", "watch_values"]
 
@@ -189,9 +190,28 @@ def _ordered_otherwise(variable: Any) -> bool:
 
 def _set_order(self: Any, tx: Any, *args: Any, own: Any) -> Any:
     differs = _hashed_otherwise if "repr" in own.__name__ else _ordered_otherwise
-    if isinstance(self, torch_name("set")) and differs(self) and not _orderless(tx):
+    if isinstance(self, torch_name("set")) and differs(self) and not (_orderless(tx) or _see_order(self, tx)):
         stop(_ORDER, _SORT)
     return own(self, tx, *args)
+
+
+def _see_order(variable: Any, tx: Any) -> bool:
+    """Have guards ask for the order of a set that the program has, where it has few."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import NonSerializableSetGetItemSource
+
+    if variable.source is None:
+        return False
+    value = value_of(variable.source, tx.output.root_tx)
+    if not has_few_orders(value):
+        return False
+    elements = [getattr(key, "vt", key).as_python_constant() for key in variable.items]
+    if elements != list(value):  # the traced code has changed it
+        return False
+    for place in range(len(elements)):
+        item = NonSerializableSetGetItemSource(variable.source, place)
+        install_guard(item.make_guard(GuardBuilder.CONSTANT_MATCH))
+    return True
 
 
 def _set_in_repr(self: Any, *, own: Any) -> Any:
@@ -224,7 +244,7 @@ def is_only_asked() -> bool:
 def _list_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
     # list(...) and [*...] of a set come here, too.
     of_set = name == "extend" and args and isinstance(args[0], torch_name("set"))
-    if of_set and _ordered_otherwise(args[0]):
+    if of_set and _ordered_otherwise(args[0]) and not _see_order(args[0], tx):
         stop(_ORDER, _SORT)
     return own(self, tx, name, args, kwargs)
 
@@ -261,7 +281,7 @@ def _format(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
 
 def _keys_of_set(tx: Any, kind: type, /, *args: Any, own: Any, **kwargs: Any) -> Any:
     of_set = args and isinstance(args[0].realize(), torch_name("set"))
-    if of_set and _ordered_otherwise(args[0].realize()):
+    if of_set and _ordered_otherwise(args[0].realize()) and not _see_order(args[0].realize(), tx):
         stop(_ORDER, _SORT)
     return own(tx, kind, *args, **kwargs)
 

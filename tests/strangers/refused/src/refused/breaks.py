@@ -33,6 +33,20 @@ def scaled_or_not(x: Tensor) -> Tensor:
     return _scaled(x, 2.0, 3.0) + _scaled(x)
 
 
+class Held:
+    """Its constructor has an operation in one call, and none in the other; the break is in both."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self.first = tensors[0] if len(tensors) == 1 else tensors[0] + tensors[1]
+        graph_break()
+        self.count = len(tensors)
+
+
+def held(x: Tensor) -> Tensor:
+    both, one = Held(x, x), Held(x)
+    return both.first * both.count + one.first * one.count
+
+
 class Counter:
     def __init__(self) -> None:
         self.count = 0
