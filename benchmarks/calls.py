@@ -24,28 +24,12 @@ from pathlib import Path
 
 from models import ROOT, BenchModel
 from processes import run_timed
-from projects import Project, install_revision
+from projects import Project, install_revision, unverified
 
 PACKAGE = "bench_calls"
 CHILD = Path(__file__).resolve().with_name("calls_child.py")
 MODEL = BenchModel(PACKAGE, f"{PACKAGE}.static:MLP", None)
 
-PYPROJECT = f"""\
-[build-system]
-requires = ["hatchling", "hatch-precompile", "torch"]
-build-backend = "hatchling.build"
-
-[project]
-name = "{PACKAGE.replace("_", "-")}"
-version = "0"
-
-[tool.hatch.build.targets.wheel]
-packages = ["{PACKAGE}"]
-
-[tool.hatch.build.hooks.precompile]
-variants = ["x86-64-v3"]  # valgrind knows no newer processor
-verify = false
-"""
 ENTRYPOINT = """
 [[tool.hatch.build.hooks.precompile.entrypoints]]
 target = "{package}.{module}:{target}"
@@ -74,7 +58,7 @@ class Calls(Project):
             shutil.copyfile(package / "model.py", package / f"{name}.py")
 
     def _pyproject(self) -> str:
-        text = PYPROJECT
+        text = unverified(PACKAGE, "x86-64-v3")  # valgrind knows no newer processor
         for target, samples, dimensions in TARGETS:
             for module in ("static", "dynamic") if dimensions else ("static",):
                 text += ENTRYPOINT.format(package=PACKAGE, module=module, target=target, samples=samples)

@@ -20,7 +20,7 @@ from pathlib import Path
 from calls import table
 from models import ROOT, BenchModel
 from processes import run_timed
-from projects import Project
+from projects import Project, unverified
 
 PACKAGE = "bench_gemm"
 CHILD = Path(__file__).resolve().with_name("gemm_child.py")
@@ -28,22 +28,6 @@ MODEL = BenchModel(PACKAGE, f"{PACKAGE}.model:Layer", None)
 WAYS = ("eager", "freezing", "micro-GEMM", "wheel")
 LAYERS = ("square", "up", "down", "square_bfloat16", "up_bfloat16", "down_bfloat16")
 
-PYPROJECT = f"""\
-[build-system]
-requires = ["hatchling", "hatch-precompile", "torch"]
-build-backend = "hatchling.build"
-
-[project]
-name = "{PACKAGE.replace("_", "-")}"
-version = "0"
-
-[tool.hatch.build.targets.wheel]
-packages = ["{PACKAGE}"]
-
-[tool.hatch.build.hooks.precompile]
-variants = ["native"]
-verify = false
-"""
 ENTRYPOINT = """
 [[tool.hatch.build.hooks.precompile.entrypoints]]
 target = "{package}.model:Layer"
@@ -59,7 +43,8 @@ class Layers(Project):
     """The project of all layers."""
 
     def _pyproject(self) -> str:
-        return PYPROJECT + "".join(ENTRYPOINT.format(package=PACKAGE, layer=layer) for layer in LAYERS)
+        entrypoints = [ENTRYPOINT.format(package=PACKAGE, layer=layer) for layer in LAYERS]
+        return unverified(PACKAGE, "native") + "".join(entrypoints)
 
 
 def main() -> None:

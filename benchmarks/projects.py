@@ -15,7 +15,7 @@ from models import ROOT, BenchModel
 from processes import RunError, run_to_log
 from ways import BFLOAT16, QUANTIZED
 
-__all__ = ["Project", "install_revision"]
+__all__ = ["Project", "install_revision", "unverified"]
 
 PACKAGES = Path(__file__).resolve().parent / "packages"
 
@@ -89,6 +89,29 @@ def install_revision(revision: str, folder: Path) -> None:
         ],
         folder.with_suffix(".log"),
     )
+
+
+_UNVERIFIED = """\
+[build-system]
+requires = ["hatchling", "hatch-precompile", "torch"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "0"
+
+[tool.hatch.build.targets.wheel]
+packages = ["{package}"]
+
+[tool.hatch.build.hooks.precompile]
+variants = ["{variant}"]
+verify = false
+"""
+
+
+def unverified(package: str, variant: str) -> str:
+    """The pyproject.toml of a project that compares answers by itself; its entrypoints follow."""
+    return _UNVERIFIED.format(name=package.replace("_", "-"), package=package, variant=variant)
 
 
 @dataclass(frozen=True)

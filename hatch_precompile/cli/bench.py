@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 
 from hatch_precompile.bundle.reader import entrypoints_of, importable
+from hatch_precompile.cli import options
 from hatch_precompile.cli.printing import note, say, table
 from hatch_precompile.errors import BuildError
 
@@ -24,15 +25,8 @@ __all__ = ["bench"]
 @click.option(
     "--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Processes of each way."
 )
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
-    default=600.0,
-    show_default=True,
-    help="How long a process may be silent.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@options.timeout("a process")
+@options.as_json("the figures")
 def bench(wheel_or_package: str, entrypoint: str | None, runs: int, timeout: float, as_json: bool) -> None:
     """Time WHEEL_OR_PACKAGE beside eager code and torch.compile, on this machine.
 

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from hatch_precompile.cli import options
 from hatch_precompile.cli.printing import say
 
 __all__ = ["explain"]
@@ -28,7 +29,7 @@ __all__ = ["explain"]
     show_default=True,
     help="The mode the call is made in.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
+@options.as_json("the reports")
 def explain(entrypoint: str, inputs: str, mode: str, as_json: bool) -> None:
     """Say for each entry whether it would serve a call, and else why not, the nearest entry first.
 

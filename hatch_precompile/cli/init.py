@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hatch_precompile.cli import options
 from hatch_precompile.cli.printing import note, say
 from hatch_precompile.errors import ConfigError
 from hatch_precompile.frontends.project import read_project
@@ -22,7 +23,7 @@ __all__ = ["init"]
 @click.command(short_help="Propose a configuration for a project.")
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
 @click.option("--write", is_flag=True, help="Put the table and what the build needs into DIR/pyproject.toml.")
-@click.option("--json", "as_json", is_flag=True, help="Print the proposal as JSON.")
+@options.as_json("the proposal")
 def init(directory: Path, write: bool, as_json: bool) -> None:
     """Propose a table for the project in DIR, with an entrypoint for each model found in its source.
 

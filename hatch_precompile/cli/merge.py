@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from hatch_precompile.cli import options
 from hatch_precompile.cli.printing import say
 from hatch_precompile.errors import BuildError
 from hatch_precompile.formatting import in_bytes
@@ -25,7 +26,7 @@ __all__ = ["merge"]
     show_default=True,
     help="Where the wheel goes.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+@options.as_json("what came of it")
 def merge(wheels: tuple[Path, ...], outdir: Path, as_json: bool) -> None:
     """Make one wheel that has the compiled code of every WHEEL.
 

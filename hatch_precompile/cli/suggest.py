@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from hatch_precompile.cli import options
 from hatch_precompile.cli.printing import note, say
 from hatch_precompile.config import load
 from hatch_precompile.errors import ConfigError
@@ -38,7 +39,7 @@ __all__ = ["suggest"]
     type=click.Path(path_type=Path),
     help="Write the calls that samples are made of to FILE, a small record for the project.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the proposal as JSON.")
+@options.as_json("the proposal")
 def suggest(project: Path, records: tuple[Path, ...], rare: float, write: Path | None, as_json: bool) -> None:
     """Propose the entrypoints of PROJECT anew, for the calls in each RECORD.
 

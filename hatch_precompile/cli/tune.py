@@ -15,6 +15,7 @@ from rich.console import Console
 from hatch_precompile.backends import known as known_variants
 from hatch_precompile.backends import runs_here
 from hatch_precompile.bundle.reader import FoundManifest, ManifestError, find, torch_here, with_entrypoint
+from hatch_precompile.cli import options
 from hatch_precompile.cli.printing import note, say, table
 from hatch_precompile.config.tuned_kernels import (
     UNTUNED,
@@ -40,15 +41,8 @@ __all__ = ["tune"]
     help="The project's file of tuned kernels. What it has of others stays.",
 )
 @click.option("--entrypoint", metavar="NAME", help="Only the kernels of this one.")
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
-    default=600.0,
-    show_default=True,
-    help="How long the process of a library may be silent.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@options.timeout("the process of a library")
+@options.as_json("the results")
 def tune(wheel_or_package: str, output: Path, entrypoint: str | None, timeout: float, as_json: bool) -> None:
     """Find the fastest configuration of each kernel of WHEEL_OR_PACKAGE on this machine's first GPU.
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from hatch_precompile.backends import runs_here
 from hatch_precompile.bundle.reader import FoundManifest, entrypoints_of, for_gpus, importable, only_for_gpus
+from hatch_precompile.cli import options
 from hatch_precompile.cli.printing import note, say, table
 from hatch_precompile.errors import BuildError, VerifyError
 
@@ -22,15 +23,8 @@ __all__ = ["verify"]
 @click.command(short_help="Run the samples of a wheel again.")
 @click.argument("wheel_or_package")
 @click.option("--entrypoint", metavar="NAME", help="Only this one.")
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
-    default=600.0,
-    show_default=True,
-    help="How long an entrypoint's process may be silent.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@options.timeout("an entrypoint's process")
+@options.as_json("the results")
 def verify(wheel_or_package: str, entrypoint: str | None, timeout: float, as_json: bool) -> None:
     """Run every sample of WHEEL_OR_PACKAGE in a clean process, from the bundle and without it.
 

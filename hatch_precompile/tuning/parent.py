@@ -29,7 +29,6 @@ noise."""
 class Tunable:
     """A library. file: in the bundle, what its kernels are made of"""
 
-    package: str
     variant: str
     file: str
     autotuning: Autotuning
@@ -45,7 +44,7 @@ class Outcome(msgspec.Struct, frozen=True):
 def tunable(found: Sequence[FoundManifest], entrypoint: str | None = None) -> list[Tunable]:
     """The libraries for GPUs that have kernels, or those of one entrypoint. Raises OutsideError."""
     return [
-        Tunable(bundle.package, variant, file, _read(bundle, file))
+        Tunable(variant, file, _read(bundle, file))
         for bundle in found
         for graph in bundle.whole.graphs
         for part in _parts(graph)

@@ -26,9 +26,7 @@ SMALL, MIDDLE, LARGE = (Configuration({"XBLOCK": size}, 4, 1) for size in (64, 1
 
 def library(*times: tuple[Configuration, float], now: Configuration = SMALL) -> tuple[Tunable, Outcome]:
     autotuning = Autotuning("", {KEY: ("add", now), OTHER: ("one configuration", SMALL)})
-    return Tunable("p", "cuda-sm90", "f", autotuning), Outcome(
-        "a card", [MeasuredKernel(KEY, "add", [*times])]
-    )
+    return Tunable("cuda-sm90", "f", autotuning), Outcome("a card", [MeasuredKernel(KEY, "add", [*times])])
 
 
 def tuned(of: Configuration, microseconds: float = 1.0, before: float = 2.0) -> TunedKernel:
