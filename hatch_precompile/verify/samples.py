@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import importlib
 import os
-import random
 import re
-import sys
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace as replaced
 from functools import partial
 from typing import Any
 
-import torch
 from msgspec.structs import replace
 
-from hatch_precompile.entrypoints.call import Sample, copied, copy_of, mode_context
+from hatch_precompile.entrypoints.call import Sample, copied
 from hatch_precompile.entrypoints.description import described
 from hatch_precompile.entrypoints.finding import Target, find_target, find_targets
 from hatch_precompile.entrypoints.resized import in_words, resized
@@ -26,15 +22,24 @@ from hatch_precompile.entrypoints.workload import recorded_calls
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
-from hatch_precompile.verify.agreement import Agreement, compare, run_backward
+from hatch_precompile.validation.effects import refusing_effects
+from hatch_precompile.verify.agreement import Agreement, compare
+from hatch_precompile.verify.answers import (
+    Answer,
+    answered,
+    changing_places,
+    copied_before,
+    eagerly,
+    is_random,
+    is_the_same,
+    noise_of,
+    seed,
+)
 from hatch_precompile.verify.call_conditions import CallPolicies
-from hatch_precompile.verify.effects import Effects, differing, kept, roots_of
-from hatch_precompile.verify.gradient_noise import noise_of_gradients
+from hatch_precompile.verify.effects import differing
 from hatch_precompile.verify.parent import Request, SampleResult
 
 __all__ = ["Verification", "run"]
-
-_FORBIDDEN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "socket.connect"}
 
 _CHANGED = (
     "\n  It was served before, so the call changes what is called. Let `instance`, or the samples before "
@@ -82,10 +87,9 @@ class Verification:
         self.not_served: Callable[[], AbstractContextManager[None]] = frames.at_work
         self.variant = request.variant or None
         self.policies = CallPolicies(self.runtime, request.variant)
-        sys.addaudithook(_refuse_side_effects)
 
     def run(self) -> list[SampleResult]:
-        _seed()
+        seed()
         samples = self._samples()
         others = self._calls_that_are_others_when_served(samples)
         graded = [replaced(samples[number], mode="grad") for number in self.with_gradients]
@@ -96,7 +100,7 @@ class Verification:
         self.rounded = self._status().get("rounded")
         self.runtime.uninstall()
         os.environ["HATCH_PRECOMPILE"] = "off"
-        _seed()
+        seed()
         again = self._targets_again(samples)
         numbers = (*others, *self.with_gradients, *(case.sample for case in self.cases))
         again += [again[number] for number in numbers]
@@ -126,7 +130,7 @@ class Verification:
         def through(sample: Sample, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             nonlocal number
             hits = self._hits()
-            with _guarded_from_side_effects():
+            with refusing_effects(_forbidden):
                 result = call(*args, **kwargs)
             served = self._hits() > hits
             if not served:
@@ -142,7 +146,7 @@ class Verification:
 
         os.environ["HATCH_PRECOMPILE"] = "quiet"
         self._install()
-        _seed()
+        seed()
         for mode in self.entrypoint.modes:
             recorded_calls(self.entrypoint, workload, mode, through)
         self.runtime.uninstall()
@@ -170,7 +174,7 @@ class Verification:
         """What each sample did, and its answers."""
         os.environ["HATCH_PRECOMPILE"] = self.strict
         self._install()
-        _seed()
+        seed()
         with self.not_served():
             targets = self._targets(samples)
         self.policies.native_guards_early()
@@ -217,7 +221,7 @@ class Verification:
             if problem or answer is None:
                 break
             first = next(iter(answers.values()), None)
-            if first is not None and _is_the_same(answer, first):
+            if first is not None and is_the_same(answer, first):
                 answer = Answer(first, answer.effects)
             answers[turn] = answer
         return result, answers
@@ -230,8 +234,8 @@ class Verification:
         try:
             with self.not_served():
                 given = copied(sample)
-            with _guarded_from_side_effects():
-                answer, seconds = _run(call, given, sample.mode, target.call, self.packages)
+            with refusing_effects(_forbidden):
+                answer, seconds = answered(call, given, sample.mode, target.call, self.packages)
         except self.miss as error:
             return None, None, _not_served(label, str(error))
         except Exception as error:
@@ -245,13 +249,15 @@ class Verification:
     ) -> SampleResult:
         """The result with how far its answers are from eager code's."""
         label = self._label(result.sample)
-        before = _before(target.call)
+        before = copied_before(target.call)
         found = Agreement()
         drawn: bool | None = None
         for turn, answer in answers.items():
             try:
-                with _eagerly():
-                    expected, _ = _run(target.call, copied(sample), sample.mode, target.call, self.packages)
+                with eagerly():
+                    expected, _ = answered(
+                        target.call, copied(sample), sample.mode, target.call, self.packages
+                    )
             except Exception as error:
                 problem = f"{label}{turn} raised {type(error).__name__} where it runs eagerly: {error}"
                 return replace(result, problem=problem)
@@ -262,13 +268,13 @@ class Verification:
                         expected,
                         label + turn,
                         rounded=self.rounded,
-                        noise=partial(_noise, before, sample, expected),
+                        noise=partial(noise_of, before, sample, expected),
                         few=bool(sample.resized),
                     )
                 except VerifyError:
                     # Compiled code draws other random numbers than eager code, as under torch.compile.
                     if drawn is None:
-                        drawn = before is not None and _is_random(before, sample, sample.mode)
+                        drawn = before is not None and is_random(before, sample, sample.mode)
                     if not drawn:
                         raise
                     agreed = compare(answer, expected, label + turn, values=False)
@@ -302,7 +308,7 @@ class Verification:
         places = list(differing(answer.effects, expected.effects, self.rounded))
         if not places:
             return
-        changing = set() if before is None else _changing(before, sample)
+        changing = set() if before is None else changing_places(before, sample)
         for place in places:
             if place.name not in changing:
                 raise VerifyError(f"{label} {place.words}")
@@ -351,112 +357,6 @@ def _looks(sample: Sample) -> Any:
     return described((sample.args, sample.kwargs), attributes=True)
 
 
-class Answer(dict[str, Any]):
-    """What a call gave, by name, and what it left behind."""
-
-    def __init__(self, given: dict[str, Any], effects: Effects) -> None:
-        super().__init__(given)
-        self.effects = effects
-
-
-def _run(
-    call: Callable[..., Any], sample: Sample, mode: str, owner: Any = None, packages: tuple[str, ...] = ()
-) -> tuple[Answer, float]:
-    """One call with a sample, which it may change: its output, the inputs as it left them, and in training
-    the gradients of its parameters; and the seconds it took.
-
-    owner, packages: where else it may leave something
-    """
-    args, kwargs = sample.args, sample.kwargs
-    _seed()
-    roots = roots_of(owner, args, kwargs, packages)
-    before = kept(roots)
-    with mode_context(mode):
-        started = time.perf_counter()
-        result: dict[str, Any] = {"output": call(*args, **kwargs), "inputs": (args, kwargs)}
-        if mode == "train":
-            run_backward(result["output"])
-        seconds = time.perf_counter() - started
-    if mode == "train" and isinstance(call, torch.nn.Module):
-        result["gradients"] = {
-            name: p.grad.clone() for name, p in call.named_parameters() if p.grad is not None
-        }
-        call.zero_grad(set_to_none=True)
-    return Answer(result, Effects(before, kept(roots))), round(seconds, 6)
-
-
-def _eagerly() -> AbstractContextManager[Any]:
-    """For what the package itself has under `torch.compile`: there is no compiler here."""
-    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
-
-
-def _before(call: Any) -> Any:
-    """What is called, as it is now; None for a module that cannot be copied. A difference then counts."""
-    if not isinstance(call, torch.nn.Module):
-        return call
-    try:
-        return copy_of(call)
-    except Exception:
-        return None
-
-
-def _noise(call: Any, sample: Sample, expected: dict[str, Any]) -> dict[str, float]:
-    """By parameter, how far rounding brings its gradient. call: as it was before it was called."""
-    if not isinstance(call, torch.nn.Module):
-        return {}
-
-    def gradients(module: torch.nn.Module) -> Any:
-        with _eagerly():
-            return _run(module, sample, sample.mode)[0]["gradients"]
-
-    return noise_of_gradients(call, expected["gradients"], copy_of, gradients)
-
-
-def _is_random(call: Callable[..., Any], sample: Any, mode: str) -> bool:
-    """Whether the eager call gives another answer with another seed."""
-    global _seed_value
-    try:
-        # Each on a copy: what is called may change when it is.
-        with _eagerly():
-            first, _ = _run(_before(call), copied(sample), mode)
-            _seed_value += 1
-            second, _ = _run(call, copied(sample), mode)
-        compare(first, second, "")
-    except VerifyError:
-        return True
-    except Exception:  # then nothing excuses the difference
-        return False
-    finally:
-        _seed_value = 0
-    return False
-
-
-def _changing(call: Any, sample: Sample) -> set[str]:
-    """The places that eager code leaves in another way in the next call of the same with another seed."""
-    global _seed_value
-    if not isinstance(call, torch.nn.Module):
-        return set()
-    try:
-        with _eagerly():
-            copy, other = _before(call), _before(call)
-            first, _ = _run(copy, copied(sample), sample.mode, copy)
-            _seed_value += 1
-            second, _ = _run(other, copied(sample), sample.mode, other)
-    except Exception:  # then nothing excuses the difference
-        return set()
-    finally:
-        _seed_value = 0
-    return {place.name for place in differing(first.effects, second.effects, None)}
-
-
-def _is_the_same(answer: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether nothing of it is different, or unknown."""
-    try:
-        return compare(answer, other, "") == Agreement()
-    except VerifyError:
-        return False
-
-
 def _without_compiling(compiled: Callable[[Any], Callable[..., Any]]) -> Callable[..., Any]:
     def refuse(gm: Any, inputs: Any) -> Any:
         raise VerifyError("a graph was compiled, so some frame was not served by an entry")
@@ -464,28 +364,8 @@ def _without_compiling(compiled: Callable[[Any], Callable[..., Any]]) -> Callabl
     return compiled(refuse)
 
 
-_seed_value = 0
-
-
-def _seed() -> None:
-    torch.manual_seed(_seed_value)
-    random.seed(_seed_value)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(_seed_value)
-
-
-_armed = False
-
-
-class _guarded_from_side_effects:  # noqa: N801 - reads as a statement where it is used
-    def __enter__(self) -> None:
-        global _armed
-        _armed = True
-
-    def __exit__(self, *_: object) -> None:
-        global _armed
-        _armed = False
+def _forbidden(what: str) -> VerifyError:
+    return VerifyError(f"the compiled call tried {what}")
 
 
 def _not_served(label: str, why: str) -> str:
@@ -497,12 +377,3 @@ def _not_served(label: str, why: str) -> str:
             "pass what it gives; dynamic-numbers says which numbers may be any"
         )
     return f"{label} is not served by any entry: {why}{advice}"
-
-
-def _refuse_side_effects(event: str, args: tuple[Any, ...]) -> None:
-    if not _armed:
-        return
-    if event in _FORBIDDEN:
-        raise VerifyError(f"the compiled call tried {event}")
-    if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
-        raise VerifyError(f"the compiled call tried to write {args[0]}")

@@ -212,7 +212,8 @@ OF_KNOWN_THINGS = {
             "lower/dependencies/executed.py",
             "lower/names.py",
         ),
-        *("reuse/cache_key.py", "entrypoints/finding.py", "entrypoints/workload.py", "verify/samples.py"),
+        *("reuse/cache_key.py", "entrypoints/finding.py", "entrypoints/workload.py", "verify/answers.py"),
+        "verify/samples.py",
     },
 }
 ASKING = {"vars", "dir", "dataclasses.is_dataclass", "inspect.getmembers"}
