@@ -47,6 +47,7 @@ from hatch_precompile.records import CAPTURE, Capture, Case
 from hatch_precompile.reuse.cache_key import made_from, sources_of, what_has_changed
 from hatch_precompile.runtime import RUNTIME_PACKAGE, callers
 from hatch_precompile.tracing import compiling_with, forget, tracing_frames
+from hatch_precompile.tracing.guardtree import GuardNode
 from hatch_precompile.tracing.set_orders import name_of_set
 
 __all__ = ["capture"]
@@ -100,7 +101,6 @@ class _Session:
         self.samples: int = first.samples if first else 0
         self.at = ""  # the sizes in which it is called, if they are not its own
         self.order = ""  # that in which sets are, if it is not their own
-        self.given: list[Sample] = []  # what the calls of one sample got, where sets are gone through
         self.with_gradients: list[int] = []
         self.unsettled: set[int] = set()  # samples of which each call makes new entries
 
@@ -214,20 +214,18 @@ class _Session:
     def _run_until_settled(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> int:
         """Run a sample until nothing new comes of it, in each order of the sets that it goes through. Returns
         how many entries were made."""
-        self.given = []
-        made = self._run_again(target, compiled, sample)
-        for other in self.entries.orders.others():
-            self._require_few_orders()
+        made, orders = self._run_again(target, compiled, sample), self.entries.orders
+        for other in orders.others():
+            self._require_served(orders.too_many())
             with other as self.order:
                 made += self._run_again(target, compiled, sample)
             self.order = ""
-        self.given = []
+        self._require_served(orders.missing())
         return made
 
-    def _require_few_orders(self) -> None:
-        """Raises Unsupported where sets have too many orders, or are in the arguments of a call."""
-        arguments = [(given.args, given.kwargs) for given in self.given]
-        if (found := self.entries.orders.unserved(arguments)) is not None:
+    def _require_served(self, found: tuple[GuardNode, str] | None) -> None:
+        """Raises Unsupported where there is a set of which not all orders are served, with the reason."""
+        if found is not None:
             node, why = found
             raise Unsupported(
                 f"the order of a set of other elements than numbers, {name_of_set(node)}: {why}",
@@ -243,8 +241,6 @@ class _Session:
             given = self._copied(sample, target)
             again = number > 0 or self.order != ""
             new = self._run_sample(target, compiled, given, again=again)
-            if self.entries.orders.found:
-                self.given.append(given)
             made += new
             if number > 0 and not new:
                 return made

@@ -8,11 +8,11 @@ each entry ask for the order that it was traced in.
 from __future__ import annotations
 
 import contextlib
-import copy
 import itertools
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -37,17 +37,26 @@ def has_few_orders(value: Any) -> TypeGuard[set[Any]]:
     return few and all(type(element) in _ELEMENTS for element in value)
 
 
+@dataclass
+class _Seen:
+    """A set. node: of one of its elements; own: the order in which the program has it; traced: all in which a
+    trace has found it"""
+
+    value: set[Any]
+    node: GuardNode
+    own: tuple[Any, ...]
+    traced: set[tuple[Any, ...]] = field(default_factory=set)
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self.value == set(self.own)
+
+
 class SetOrders:
     """The sets for whose order the guards of an entrypoint ask."""
 
     def __init__(self) -> None:
-        # By id: the set, one of the nodes with its elements, and the order in which the program has it.
-        self._sets: dict[int, tuple[set[Any], GuardNode, tuple[Any, ...]]] = {}
-
-    @property
-    def found(self) -> bool:
-        """Whether there are any."""
-        return bool(self._sets)
+        self._sets: dict[int, _Seen] = {}  # by id
 
     def see(self, tree: GuardNode) -> None:
         """Keep those of one entry's guards."""
@@ -56,18 +65,22 @@ class SetOrders:
                 continue
             found = node.parent.value
             if has_few_orders(found) and len(found) > 1 and any(type(each) not in _STEADY for each in found):
-                self._sets.setdefault(id(found), (found, node, tuple(found)))
+                order = tuple(found)
+                self._sets.setdefault(id(found), _Seen(found, node, order)).traced.add(order)
 
-    def unserved(self, arguments: Any) -> tuple[GuardNode, str] | None:
-        """An element of a set that cannot be put into its orders, with the reason; None if all can."""
-        met: dict[int, Any] = {}
-        copy.deepcopy(arguments, met)
-        for number, (_, node, _) in self._sets.items():
-            if number in met:
-                return node, "it is in an argument, which each call has its own of"
-        orders = math.prod(math.factorial(len(own)) for _, _, own in self._sets.values())
-        if orders > _MOST_ORDERS:
-            return node, f"with it there are {orders} orders, more than {_MOST_ORDERS}"
+    def too_many(self) -> tuple[GuardNode, str] | None:
+        """An element of the last set, with a sentence, where there are more orders in all than are traced."""
+        orders = math.prod(math.factorial(len(each.own)) for each in self._sets.values())
+        if orders <= _MOST_ORDERS:
+            return None
+        last = next(reversed(self._sets.values()))
+        return last.node, f"with it there are {orders}, more than {_MOST_ORDERS}"
+
+    def missing(self) -> tuple[GuardNode, str] | None:
+        """An element of a set that no trace has found in some of its orders, though it was put into each."""
+        for each in self._sets.values():
+            if len(each.traced) < math.factorial(len(each.own)):
+                return each.node, "each call has another set, or changes it"
         return None
 
     def others(self) -> Iterator[contextlib.AbstractContextManager[str]]:
@@ -80,13 +93,13 @@ class SetOrders:
 
     def _next(self, done: set[frozenset[tuple[int, tuple[Any, ...]]]]) -> Any:
         """The first that was not done: of each set that is not in its own order, its id and elements."""
-        each = [
-            [(number, order) for order in itertools.permutations(own)]
-            for number, (value, _, own) in self._sets.items()
-            if value == set(own)  # else the program has changed it
+        orders = [
+            [(number, order) for order in itertools.permutations(each.own)]
+            for number, each in self._sets.items()
+            if each.is_unchanged
         ]
-        for pairs in itertools.product(*each):
-            order = frozenset(pair for pair in pairs if pair[1] != self._sets[pair[0]][2])
+        for pairs in itertools.product(*orders):
+            order = frozenset(pair for pair in pairs if pair[1] != self._sets[pair[0]].own)
             if order not in done:
                 return order
         return None
@@ -95,16 +108,16 @@ class SetOrders:
     def _put(self, order: frozenset[tuple[int, tuple[Any, ...]]]) -> Iterator[str]:
         words = []
         for number, elements in order:
-            value, node, _ = self._sets[number]
-            put_in_order(value, elements)
-            words.append(f"{name_of_set(node)} in the order {', '.join(map(repr, elements))}")
+            each = self._sets[number]
+            put_in_order(each.value, elements)
+            words.append(f"{name_of_set(each.node)} in the order {', '.join(map(repr, elements))}")
         try:
             yield " and ".join(sorted(words))
         finally:
             for number, _ in order:
-                value, _, own = self._sets[number]
-                if value == set(own):
-                    put_in_order(value, own)
+                each = self._sets[number]
+                if each.is_unchanged:
+                    put_in_order(each.value, each.own)
 
 
 def name_of_set(node: GuardNode) -> str:

@@ -8,38 +8,47 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["refusing_effects"]
+__all__ = ["STARTING", "refusing_effects"]
 
-_FORBIDDEN = frozenset(
+STARTING = frozenset(
+    {"subprocess.Popen", "os.system", "os.fork", "os.posix_spawn", "os.exec", "socket.connect"}
+)
+"""What starts or sends something."""
+
+_ALL = STARTING | frozenset(
     {
-        "subprocess.Popen", "os.system", "os.fork", "os.posix_spawn", "os.exec", "socket.connect",
         "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.chown",
         "os.truncate", "os.kill", "shutil.rmtree",
     }
 )  # fmt: skip
 
 _refuse: Callable[[str], Exception] | None = None
+_forbidden = _ALL
 _watching = False
 
 
 @contextmanager
-def refusing_effects(refuse: Callable[[str], Exception]) -> Iterator[None]:
-    """While this lasts, in all of this process: what is tried raises what `refuse` makes of its name."""
-    global _refuse, _watching
+def refusing_effects(refuse: Callable[[str], Exception], forbidden: frozenset[str] = _ALL) -> Iterator[None]:
+    """While this lasts, in all of this process: what is tried raises what `refuse` makes of its name.
+
+    forbidden: names of audit events, beside opening a file to write
+    """
+    global _refuse, _forbidden, _watching
     if not _watching:
         sys.addaudithook(_watch)
         _watching = True
-    before, _refuse = _refuse, refuse
+    before = _refuse, _forbidden
+    _refuse, _forbidden = refuse, forbidden
     try:
         yield
     finally:
-        _refuse = before
+        _refuse, _forbidden = before
 
 
 def _watch(event: str, args: tuple[Any, ...]) -> None:
     if _refuse is None:
         return
-    if event in _FORBIDDEN:
+    if event in _forbidden:
         raise _refuse(event)
     if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
         raise _refuse(f"to write {args[0]}")

@@ -22,7 +22,7 @@ from hatch_precompile.entrypoints.workload import recorded_calls
 from hatch_precompile.errors import VerifyError
 from hatch_precompile.events import Event, send
 from hatch_precompile.runtime import RUNTIME_PACKAGE
-from hatch_precompile.validation.effects import refusing_effects
+from hatch_precompile.validation.effects import STARTING, refusing_effects
 from hatch_precompile.verify.agreement import Agreement, compare
 from hatch_precompile.verify.answers import (
     Answer,
@@ -130,7 +130,7 @@ class Verification:
         def through(sample: Sample, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             nonlocal number
             hits = self._hits()
-            with refusing_effects(_forbidden):
+            with _without_effects():
                 result = call(*args, **kwargs)
             served = self._hits() > hits
             if not served:
@@ -234,7 +234,7 @@ class Verification:
         try:
             with self.not_served():
                 given = copied(sample)
-            with refusing_effects(_forbidden):
+            with _without_effects():
                 answer, seconds = answered(call, given, sample.mode, target.call, self.packages)
         except self.miss as error:
             return None, None, _not_served(label, str(error))
@@ -364,8 +364,9 @@ def _without_compiling(compiled: Callable[[Any], Callable[..., Any]]) -> Callabl
     return compiled(refuse)
 
 
-def _forbidden(what: str) -> VerifyError:
-    return VerifyError(f"the compiled call tried {what}")
+def _without_effects() -> AbstractContextManager[None]:
+    """A call may ask for the folder of temporary files, for which Python makes a file and removes it."""
+    return refusing_effects(lambda what: VerifyError(f"the compiled call tried {what}"), STARTING)
 
 
 def _not_served(label: str, why: str) -> str:

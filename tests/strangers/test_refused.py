@@ -35,7 +35,7 @@ OUTCOMES: dict[str, Any] = {
     "kinds": {"no_grad"},
     "by-names": {"no_grad"},
     "too-many": "the order of a set of other elements than numbers, G['",
-    "given": "the order of a set of other elements than numbers, L['names']: it is in an argument",
+    "given": "the order of a set of other elements than numbers, L['names']: each call has another set, ",
     "queries-and-keys": {"no_grad"},
     "parts": {"no_grad"},
     "shaken": {"no_grad"},

@@ -70,14 +70,43 @@ def test_what_the_program_changes_is_left_alone() -> None:
     assert list(orders.others()) == []
 
 
-def test_sets_of_which_there_are_too_many_orders_or_that_are_arguments() -> None:
-    two, three = {"a", "b"}, {"c", "d", "e"}
+def test_sets_of_which_there_are_too_many_orders() -> None:
     orders = SetOrders()
-    assert orders.unserved([two]) is None
-    orders.see(_tree(two))
-    assert orders.unserved([1]) is None
-    _, why = orders.unserved([{"names": two}]) or (None, "")
-    assert why == "it is in an argument, which each call has its own of"
-    orders.see(_tree(three))
-    _, why = orders.unserved([1]) or (None, "")
-    assert why == "with it there are 12 orders, more than 8"
+    orders.see(_tree({"a", "b"}))
+    assert orders.too_many() is None
+    orders.see(_tree({"c", "d", "e"}))
+    node, why = orders.too_many() or (None, "")
+    assert (node and node.source, why) == ("list(L['s0'])[0]", "with it there are 12, more than 8")
+
+
+def test_a_set_that_the_next_call_does_not_find_again() -> None:
+    kept, given = {"a", "b"}, {"c", "d"}
+    orders = SetOrders()
+    orders.see(_tree(given, kept))
+    for other in orders.others():
+        with other:
+            orders.see(_tree(kept))
+    node, why = orders.missing() or (None, "")
+    assert (node and node.source, why) == ("list(L['s0'])[0]", "each call has another set, or changes it")
+
+
+def test_another_set_in_each_call_ends_with_too_many_orders() -> None:
+    orders = SetOrders()
+    orders.see(_tree({"a", "b"}))
+    for other in orders.others():
+        if orders.too_many():
+            break
+        with other:
+            orders.see(_tree({"a", "b"}))
+    assert orders.too_many()
+
+
+def test_each_order_was_traced() -> None:
+    kept = {"a", "b", "c"}
+    orders = SetOrders()
+    orders.see(_tree(kept))
+    assert orders.missing() is not None
+    for other in orders.others():
+        with other:
+            orders.see(_tree(kept))
+    assert orders.missing() is None
