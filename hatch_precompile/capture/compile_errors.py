@@ -26,6 +26,7 @@ _WHAT_HELPS = (
     "Put torch.compiler.disable on what is called there. What only a first call does, such as to fill a "
     "cache, `samples` can do before, by a call."
 )
+_OF_GRAPH = "Original traceback:"
 _WRAPPERS = ("InternalTorchDynamoError", "BackendCompilerFailed", "InductorError")
 _REFUSED = re.compile(r"Dynamo failed to run FX node with fake tensors: .*: got (\w+)\(['\"](.*)['\"]\)")
 _OURS = tuple(str(folder) for folder in (Path(hatch_precompile.__file__).parent, runtime_directory()))
@@ -45,8 +46,9 @@ def failure(label: str, error: Exception, *, with_traceback: bool, runs_eagerly:
     told = [words, *more[:_AT_MOST]]
     compilers = runs_eagerly or is_compilers_error(error)
     place = last_line(str(error).partition("from user code:")[2])
-    if compilers and place:
-        told.append(f"at {place}")
+    of_graph = last_line(str(root).partition(_OF_GRAPH)[2])  # an operation's own line
+    if compilers and (place or of_graph):
+        told.append(f"at {place or of_graph}")
     defect = _own_line(root)
     if compilers and defect:
         told[0] = f"{label}: hatch-precompile failed below torch.compile: {words}"
@@ -119,7 +121,7 @@ def _root(error: BaseException) -> BaseException:
 def _words(root: BaseException, error: BaseException) -> list[str]:
     """The lines of an error that say something to whoever has not written torch, the first with its type."""
     kind = type(root).__name__
-    text = str(root).partition("from user code:")[0] or str(error)
+    text = str(root).partition("from user code:")[0].partition(_OF_GRAPH)[0] or str(error)
     lines = [line for line in text.strip().splitlines() if line.strip()]
     first, *more = [line for line in lines if not line.strip().startswith(_ADVICE)] or [""]
     refused = _REFUSED.search(text)

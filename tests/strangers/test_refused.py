@@ -27,7 +27,11 @@ OUTCOMES: dict[str, Any] = {
     "before-a-break": {"no_grad"},
     "policy": {"no_grad"},
     "masked": "sample 1/1: torch.compile failed: "
-    "RuntimeError: expected predicate to be bool, got torch.uint8\n  at shapes.py:24 in masked\n",
+    "RuntimeError: expected predicate to be bool, got torch.uint8\n  at shapes.py:26 in masked\n",
+    "filled": "sample 1/1: torch.compile failed: ValueError: Cannot view a tensor with shape "
+    "torch.Size([1, 2, 2, 2]) and strides (8, 2, 4, 1) as a tensor with shape (2, 4)!\n"
+    "  While executing %masked_fill_ : [num_users=0] = call_method[target=masked_fill_]"
+    "(args = (%heads, %gt, 0.0), kwargs = {})\n  at shapes.py:32 in filled\n  HATCH_PRECOMPILE_TRACEBACK=1",
     "assigned-after": {"no_grad"},
     "scaled-or-not": {"no_grad"},
     "counted": {"no_grad"},

@@ -1,5 +1,7 @@
 """What is done with shapes and axes, before a break of the graph and by einops."""
 
+from collections.abc import Iterator
+
 import einops
 import torch
 from torch import Tensor
@@ -22,3 +24,14 @@ def queries_and_keys(x: Tensor) -> Tensor:
 def masked(x: Tensor) -> Tensor:
     """A mask of bytes, which eager code takes, and torch.compile does not."""
     return torch.where((x > 0).byte(), x, -x)
+
+
+def filled(x: Tensor) -> Tensor:
+    """Heads that are written to in place: torch.compile finds no view that leads back from them."""
+    heads = (x + 1).view(1, 2, 2, 2).permute(0, 2, 1, 3)
+    heads.masked_fill_(heads > 3, 0.0)
+    return heads.sum(-1)
+
+
+def eight() -> Iterator[tuple[Tensor]]:
+    yield (torch.ones(2, 4),)
