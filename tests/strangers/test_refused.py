@@ -39,6 +39,8 @@ OUTCOMES: dict[str, Any] = {
     "kinds": {"no_grad"},
     "by-names": {"no_grad"},
     "too-many": "the order of a set of other elements than numbers, G['",
+    "added": "the order of a set of other elements than numbers: another process may have another value than "
+    "the one in the trace\n",
     "given": "the order of a set of other elements than numbers, L['names']: each call has another set, ",
     "queries-and-keys": {"no_grad"},
     "parts": {"no_grad"},

@@ -14,6 +14,7 @@ import torch
 from hatch_precompile.torch_versions import torch_name, way
 from hatch_precompile.tracing.assumptions.notes import (
     assumed,
+    constants,
     in_the_library,
     of_torch,
     stop,
@@ -205,10 +206,10 @@ def _see_order(variable: Any, tx: Any) -> bool:
     value = value_of(variable.source, tx.output.root_tx)
     if not has_few_orders(value):
         return False
-    elements = [getattr(key, "vt", key).as_python_constant() for key in variable.items]
-    if elements != list(value):  # the traced code has changed it
+    known = constants([getattr(key, "vt", key) for key in variable.items], {})
+    if known is None or known[0] != tuple(value):  # the traced code has changed it
         return False
-    for place in range(len(elements)):
+    for place in range(len(value)):
         item = NonSerializableSetGetItemSource(variable.source, place)
         install_guard(item.make_guard(GuardBuilder.CONSTANT_MATCH))
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +40,24 @@ def too_many(x: Tensor) -> Tensor:
         x = x * len(name) + 1
     for name in SECOND:
         x = x * len(name) + 1
+    return x
+
+
+class Thing:
+    pass
+
+
+KNOWN = {"sin", "exp"}
+
+
+def added(x: Tensor) -> Tensor:
+    """The set that is gone through is another one than the program has, by an object that each call makes."""
+    thing: Any = Thing()
+    KNOWN.add(thing)
+    for name in KNOWN:
+        if isinstance(name, str):
+            x = getattr(torch, name)(x)
+    KNOWN.discard(thing)
     return x
 
 
