@@ -6,7 +6,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
@@ -72,6 +72,7 @@ class Declared:
 def find_declared(entrypoint: Entrypoint) -> Declared:
     """Import the target. Raises CaptureError naming the key if it is nothing that can be compiled."""
     declared = _declared(entrypoint)
+    _require_function(declared, entrypoint)
     function = inspect.unwrap(declared.function())
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         kind = "is asynchronous"
@@ -115,6 +116,27 @@ def require_own_frame(declared: Declared, entrypoint: Entrypoint) -> None:
         )
 
 
+_OF_FUNCTIONS = (FunctionType, staticmethod, classmethod, partialmethod)
+
+
+def _require_function(declared: Declared, entrypoint: Entrypoint) -> None:
+    """Raise CaptureError where a method is no function, but makes or calls one, as a property or a wrapper
+    written in C does. Torch.compile may look through it; which function a call runs cannot be told."""
+    if declared.kind == "function":
+        return
+    owner = declared.owner or declared.value
+    name = declared.attribute or "forward"
+    method = inspect.getattr_static(owner, name)
+    if type(method) in _OF_FUNCTIONS and type(declared.function()) is FunctionType:
+        return
+    while type(method) in (staticmethod, classmethod):
+        method = method.__func__
+    raise CaptureError(
+        f'target = "{entrypoint.target}": {name} of {owner.__qualname__} is an object of '
+        f"{type(method).__qualname__}, not a Python function; name the method or function that it calls"
+    )
+
+
 def _declared(entrypoint: Entrypoint) -> Declared:
     module_name, _, qualname = entrypoint.target.partition(":")
     value = find_reference(entrypoint.target, "target")
@@ -141,7 +163,7 @@ def _declared(entrypoint: Entrypoint) -> Declared:
             )
         bare = isinstance(inspect.getattr_static(owner, method), (staticmethod, classmethod))
         return Declared("method", value, owner, method, bare)
-    if not inspect.isfunction(value):
+    if type(value) is not FunctionType:  # wrapt's wrappers say that they are one
         advice = "a target is an nn.Module class, a method or a Python function"
         if isinstance(value, torch.nn.Module):
             advice = f'name {_class_of(value)}, and with the key "instance" a function that makes one'

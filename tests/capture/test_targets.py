@@ -12,7 +12,7 @@ import torch
 from hatch_precompile.config import Dimension, Entrypoint
 from hatch_precompile.entrypoints.call import mode_context
 from hatch_precompile.entrypoints.dynamic import mark_dynamic
-from hatch_precompile.entrypoints.finding import find_target
+from hatch_precompile.entrypoints.finding import find_declared, find_target, require_own_frame
 from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.errors import CaptureError
 
@@ -55,6 +55,10 @@ class TestTargets:
             ({"target": "Missing"}, f'target = "{MODELS}:Missing": {MODELS} has no Missing'),
             ({"target": "Fine.missing"}, f'target = "{MODELS}:Fine.missing": {MODELS} has no Fine.missing'),
             (
+                {"target": "pretended"},
+                "is an object of Pretended; a target is an nn.Module class, a method or a Python function",
+            ),
+            (
                 {"target": "CONSTANT"},
                 "is an object of int; a target is an nn.Module class, a method or a Python function",
             ),
@@ -89,6 +93,29 @@ class TestTargets:
         with pytest.raises(CaptureError) as caught:
             find_target(entrypoint(**keys))
         assert text in str(caught.value)
+
+    @pytest.mark.parametrize("name", ["alias", "static", "partial", "of_class"])
+    def test_a_method_is_a_function(self, name: str) -> None:
+        given = entrypoint(f"Odd.{name}")
+        require_own_frame(find_declared(given), given)
+
+    @pytest.mark.parametrize(
+        ("target", "text"),
+        [
+            ("Odd.wrapper", "wrapper of Odd is an object of Pretended"),
+            ("Odd.wrapper_in_static", "wrapper_in_static of Odd is an object of Pretended"),
+            ("Odd.cached", "cached of Odd is an object of _lru_cache_wrapper"),
+            ("Odd.dispatched", "dispatched of Odd is an object of singledispatchmethod"),
+            ("Odd.looked_up", "looked_up of Odd is an object of property"),
+            ("OddForward", "forward of OddForward is an object of property"),
+        ],
+    )
+    def test_what_only_calls_a_function_is_none(self, target: str, text: str) -> None:
+        given = entrypoint(target)
+        with pytest.raises(CaptureError) as raised:
+            find_declared(given)
+        advice = "not a Python function; name the method or function that it calls"
+        assert str(raised.value) == f'target = "{MODELS}:{target}": {text}, {advice}'
 
     def test_a_module_that_cannot_be_imported_is_named_with_the_reason(self) -> None:
         missing = Entrypoint(target="broken.nowhere:f", samples="broken.models:one", name="it")

@@ -1,7 +1,9 @@
+import functools
 import os
 import random
 import threading
 import time
+import types
 
 import torch
 from torch import nn
@@ -18,6 +20,42 @@ class Needy(nn.Module):
 class Plain:
     def method(self, x):
         return x + 1
+
+
+class Pretended:
+    """As wrapt's wrappers: it says that it is a function."""
+
+    __class__ = property(lambda self: types.FunctionType)
+
+    def __call__(self, *args):
+        return torch.sin(args[-1])
+
+
+pretended = Pretended()
+
+
+class Odd:
+    """Methods that are functions, and some that are none."""
+
+    alias = Plain.method
+    static = staticmethod(Plain.method)
+    partial = functools.partialmethod(Plain.method)
+    wrapper = pretended
+    wrapper_in_static = staticmethod(pretended)
+    cached = functools.lru_cache(Plain.method)
+    dispatched = functools.singledispatchmethod(Plain.method)
+
+    @classmethod
+    def of_class(cls, x):
+        return x + 1
+
+    @property
+    def looked_up(self):
+        return self.alias
+
+
+class OddForward(nn.Module):
+    forward = property(lambda self: torch.sin)
 
 
 class Fine(nn.Module):
