@@ -2,7 +2,7 @@
 
 Inductor's own takes handles of tensors, which Python code has to make, and numbers as tensors, from which the
 library reads them again. That one stays, for a build, and for graphs that are called through other code.
-Seen in torch 2.13.0 (torch/_inductor/codecache.py, codegen/cpp_wrapper_cpu.py).
+Seen in torch 2.11.0 to 2.15.0 (torch/_inductor/codecache.py, codegen/cpp_wrapper_cpu.py).
 """
 
 from __future__ import annotations
@@ -39,12 +39,20 @@ PRECOMPILED_READ(double, float64)
 """
 _NONE = "\nnamespace precompiled { static PyObject *bind(PyObject *) { Py_RETURN_NONE; } }\n"
 
+# What a library is called with: a tuple until torch 2.14, an array since 2.15 (METH_VARARGS, METH_FASTCALL).
+_FIRST = """
+namespace precompiled {
+[[maybe_unused]] static PyObject *first(PyObject *args) { return PyTuple_GET_ITEM(args, 0); }
+[[maybe_unused]] static PyObject *first(PyObject *const *args) { return args[0]; }
+}
+"""
+
 
 def with_direct_entry(source: str, outputs: int) -> str:
     """The C++ source of a graph's wrapper, as inductor writes it, with the function beside its own."""
     inputs, entry = _INPUTS.search(source), _ENTRY.search(source)
     if inputs is None or entry is None or outputs < 0:
-        return source + _NONE
+        return source + _FIRST + _NONE
     kinds = ["t"] * int(inputs[1])
 
     def read(match: re.Match[str]) -> str:
@@ -61,7 +69,7 @@ def with_direct_entry(source: str, outputs: int) -> str:
     )
     whole = rewritten[:place] + _READING + rewritten[place:]
     header = files(__package__).joinpath("direct_calls.h").read_text("utf-8")
-    return f"{whole}\nnamespace precompiled {{\n{facts}}}\n{header}"
+    return f"{whole}\nnamespace precompiled {{\n{facts}}}\n{header}{_FIRST}"
 
 
 def entered_directly() -> AbstractContextManager[Any]:
@@ -69,6 +77,6 @@ def entered_directly() -> AbstractContextManager[Any]:
     from torch._inductor.codecache import CppWrapperCodeCache
 
     own = CppWrapperCodeCache.call_entry_function
-    given = "PyTuple_GET_ITEM(args, 0)"
+    given = "precompiled::first(args)"
     both = f"if (PyTuple_CheckExact({given})) return precompiled::bind({given}); {own}"
     return patch.object(CppWrapperCodeCache, "call_entry_function", both)
