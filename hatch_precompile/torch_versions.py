@@ -3,7 +3,7 @@
 Whatever torch calls otherwise in one version than in another is asked for here, by our name for it. That all
 of it is there is checked before a build traces anything.
 
-Seen in torch 2.11.0, 2.13.0 and 2.14.1. Of 2.12 and 2.15 nothing here has been run.
+Seen in torch 2.11.0, 2.13.0, 2.14.1 and 2.15.0. Of 2.12 nothing here has been run.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ NAMES = {
     "whether a size has such a value": (f"{_SHAPES}:has_guarding_hint", f"{_SHAPES}:has_hint"),
     "set": (f"{_VARIABLES}.sets:SetVariable", f"{_VARIABLES}.dicts:SetVariable"),
     "frozenset": (f"{_VARIABLES}.sets:FrozensetVariable", f"{_VARIABLES}.dicts:FrozensetVariable"),
+    "what set and frozenset have in common": (
+        f"{_VARIABLES}.sets:BaseSetVariable",
+        f"{_VARIABLES}.sets:SetVariable",
+        f"{_VARIABLES}.dicts:SetVariable",
+    ),
     "key of a set or a dict": (
         f"{_VARIABLES}.hashable:HashableTracker",
         f"{_VARIABLES}.dicts:ConstDictVariable._HashableTracker",
@@ -64,6 +69,18 @@ WAYS: dict[str, dict[str, tuple[str, ...]]] = {
     "an object's __dict__": {
         "a dict": (f"{_VARIABLES}.dicts:DunderDictVariable",),
         "asked for keys": (f"{_OBJECT}.has_key_in_generic_dict",),
+    },
+    "elements of an object": {
+        "a variable of their own": (f"{_OBJECT}._base_vt",),
+        "the object's": (f"{_VARIABLES}.sets:BaseSetVariable",),
+    },
+    "extend() and += of a list": {
+        "list_extend": (f"{_VARIABLES}.lists:BaseListVariable.list_extend",),
+        "call_method": (f"{_VARIABLES}.lists:ListVariable.call_method",),
+    },
+    "annotations of a function": {
+        "guarded": (f"{_VARIABLES}.functions:BaseUserFunctionVariable.read_func_slot",),
+        "without a guard": (f"{_VARIABLES}.functions:SkipGuardSource",),
     },
     "a guard on whether there is an attribute": {
         "on its owner": ("torch._dynamo.guards:GuardBuilder.HASATTR(attr)",),

@@ -316,7 +316,13 @@ def test_the_order_of_keywords() -> None:
     "call",
     [
         lambda x, there: x * len(there.__dict__.copy()),
-        lambda x, there: x * len(there.__dict__ | {"z": 1}),
+        pytest.param(
+            lambda x, there: x * len(there.__dict__ | {"z": 1}),
+            marks=pytest.mark.skipif(
+                torch.__version__.startswith("2.15"),
+                reason="torch 2.15 fails at it (SideEffectsProxyDict.copy)",
+            ),
+        ),
         lambda x, there: x * len([*there.__dict__]),
     ],
 )

@@ -22,7 +22,7 @@ from hatch_precompile.tracing.assumptions.identities import (
     source_of,
 )
 from hatch_precompile.tracing.assumptions.lookups import modules_with
-from hatch_precompile.tracing.assumptions.notes import assumed, stop
+from hatch_precompile.tracing.assumptions.notes import assumed, elements, stop
 from hatch_precompile.tracing.assumptions.values import is_only_asked
 
 __all__ = ["constants_apart", "watch_comparisons"]
@@ -92,7 +92,7 @@ def _is_compared_in_c(variable: Any, op: str) -> bool:
     if not (variable.is_realized() and isinstance(realized := variable.realize(), UserDefinedObjectVariable)):
         return False
     value = realized.value
-    if realized.source is None or realized._base_vt is not None:
+    if realized.source is None or elements(realized) is not None:
         return False
     if isinstance(value, (enum.Enum, str, int, float)):  # their values are guarded
         return False

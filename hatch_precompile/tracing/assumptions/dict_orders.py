@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hatch_precompile.torch_versions import torch_name, way
-from hatch_precompile.tracing.assumptions.notes import assumed, constants
+from hatch_precompile.tracing.assumptions.notes import assumed, constants, elements
 from hatch_precompile.tracing.assumptions.values import WORDS, called_from, is_only_asked
 
 __all__ = ["watch_orders"]
@@ -18,19 +18,20 @@ def watch_orders(watch: Callable[..., None]) -> None:
 
     watch(dicts.ConstDictVariable, "call_method", _keys_asked_for)
     watch(lists.ListVariable, "call_method", _keys_added)
-    if hasattr(torch_name("set"), "_operand_keys"):  # since 2.14
-        watch(torch_name("set"), "_operand_keys", _keys_of_operand)
+    if way("extend() and += of a list") == "list_extend":
+        watch(lists.BaseListVariable, "list_extend", _keys_extending)
+    sets = torch_name("what set and frozenset have in common")
+    if hasattr(sets, "_operand_keys"):  # since 2.14
+        watch(sets, "_operand_keys", _keys_of_operand)
     if way("elements of a dict") == "tp_iter_impl":
-        for name in ("tp_iter_impl", "repr_impl", "tp_repr_impl"):
+        for name in ("tp_iter_impl", *_REPR):
             if name in vars(dicts.ConstDictVariable):
                 watch(dicts.ConstDictVariable, name, _keys_seen)
         # A dict's kin, such as OrderedDict, which go through its items by themselves.
-        for kind in (
-            user_defined.UserDefinedDictVariable,
-            *user_defined.UserDefinedDictVariable.__subclasses__(),
-        ):
-            if "repr_impl" in vars(kind):
-                watch(kind, "repr_impl", _keys_seen_below)
+        kin = {user_defined.UserDefinedDictVariable, *_kin(user_defined.UserDefinedDictVariable)}
+        for kind in kin | set(_kin(dicts.ConstDictVariable)):
+            for name in set(_REPR) & set(vars(kind)):
+                watch(kind, name, _keys_seen_below)
             if "nb_or_impl" in vars(kind):
                 watch(kind, "nb_or_impl", _keys_joined)
     else:
@@ -38,6 +39,23 @@ def watch_orders(watch: Callable[..., None]) -> None:
     watch(dicts.ConstDictVariable, "unpack_var_sequence", _keys_seen)
     watch(dicts.ConstDictVariable, "as_python_constant", _keys_taken)
     watch(dicts.ConstDictVariable, "reconstruct", _keys_given_out)
+
+
+def _keys_extending(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
+    for each in args:
+        _see_keys_below(each)
+    return own(self, tx, args, kwargs)
+
+
+# What torch 2.13 and later have for repr()
+_REPR = ("repr_impl", "tp_repr_impl")
+
+
+def _kin(kind: type) -> Iterator[type]:
+    """All classes that are derived from one."""
+    for each in kind.__subclasses__():
+        yield each
+        yield from _kin(each)
 
 
 _SHOWING_ORDER = {"items", "keys", "values", "popitem", "__reversed__", "__iter__", "__repr__", "__str__"}
@@ -70,7 +88,7 @@ def _keys_seen(self: Any, tx: Any, *, own: Any) -> Any:
 def _see_keys_below(variable: Any) -> None:
     from torch._dynamo.variables.dicts import ConstDictVariable
 
-    below = vars(variable.realize()).get("_base_vt", variable.realize())
+    below = elements(variable.realize()) or variable.realize()
     if isinstance(below, ConstDictVariable):
         _see_keys(below)
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from hatch_precompile.static_lookup import dict_of, is_a
+from hatch_precompile.torch_versions import way
 from hatch_precompile.tracing.assumptions.identities import is_nan
 from hatch_precompile.tracing.assumptions.notes import assumed, has_guards, stop, value_of
 
@@ -27,8 +28,9 @@ def watch_wrapped(watch: Callable[..., None]) -> None:
     from torch._dynamo.variables import builder, functions, misc
 
     watch(builder.VariableBuilder, "_wrap", _wrapped)
-    for module in (builder, functions):
-        watch(module, "SkipGuardSource", _guarded_source)
+    watch(builder, "SkipGuardSource", _guarded_source)
+    if way("annotations of a function") == "without a guard":
+        watch(functions, "SkipGuardSource", _guarded_source)
     watch(misc.RandomVariable, "call_method", _drawn)
     watch(misc.RandomClassVariable, "call_function", _generator)
 

@@ -65,7 +65,8 @@ def is_nan(value: Any) -> bool:
 
 def object_of(variable: Any) -> Any:
     """The object from outside of the trace that a variable stands for, if it is known as such."""
-    held = vars(variable.realize())
+    realized = variable.realize()
+    held = vars(vars(realized).get("im_func", realized))  # of a method, since torch 2.15
     return next((held[name] for name in ("value", "fn", "wrapper_obj") if name in held), None)
 
 

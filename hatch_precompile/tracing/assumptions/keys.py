@@ -23,7 +23,7 @@ from typing import Any
 
 from hatch_precompile.torch_versions import torch_name
 from hatch_precompile.tracing.assumptions.identities import one
-from hatch_precompile.tracing.assumptions.notes import assumed
+from hatch_precompile.tracing.assumptions.notes import assumed, elements
 from hatch_precompile.tracing.assumptions.unguarded import note_found
 
 __all__ = ["Asked", "watch_keys", "watching_items"]
@@ -150,14 +150,15 @@ def _taken_by_place(self: Any, codegen: Any, *, own: Any) -> Any:
     return own(self, codegen)
 
 
-def _derived_dict(self: Any, value: Any, dict_vt: Any = None, *, own: Any, **kwargs: Any) -> None:
-    own(self, value, dict_vt, **kwargs)
+def _derived_dict(self: Any, value: Any, *args: Any, own: Any, **kwargs: Any) -> None:
+    own(self, value, *args, **kwargs)
+    items = elements(self)
     # Those are Python's own, and guarded as plain ones are.
     derived = type(value) not in (OrderedDict, defaultdict)
-    if dict_vt is not None and self.source is not None and derived:
+    if items is not None and self.source is not None and derived:
         plain = all(type(key) in _PLAIN for key in dict.keys(value))
         asked = Asked(value, self.source, whole=not plain)
-        dict_vt.__dict__[_NOTE] = asked
+        items.__dict__[_NOTE] = asked
         assumed().asked.append(asked)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hatch_precompile.static_lookup import attribute, modules
 from hatch_precompile.torch_versions import way
-from hatch_precompile.tracing.assumptions.notes import assumed, constants, guard_on_attribute, stop
+from hatch_precompile.tracing.assumptions.notes import assumed, constants, elements, guard_on_attribute, stop
 
 __all__ = ["modules_with", "watch_lookups"]
 
@@ -108,14 +108,9 @@ def _registered(self: Any, tx: Any, field: str, name_vt: Any, *, own: Any) -> An
     look_up = way("an attribute of most things")
     found = own(self, tx, field, name_vt)
     if found is None:
-        _without_key(_plain_dict(getattr(self, look_up)(tx, field).realize()), tx, name_vt)
+        variable = getattr(self, look_up)(tx, field).realize()
+        _without_key(elements(variable) or variable, tx, name_vt)
     return found
-
-
-def _plain_dict(variable: Any) -> Any:
-    """The dict inside a variable for an object of a class derived from dict."""
-    inner = getattr(variable, "_base_vt", None)
-    return variable if inner is None else inner
 
 
 def _without_key(variable: Any, tx: Any, key: Any) -> None:

@@ -176,6 +176,20 @@ def constants(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] 
         return None
 
 
+def elements(variable: Any) -> Any:
+    """Dynamo's variable for the elements of an object whose class is derived from dict, list, set or tuple:
+    since torch 2.15 the same one. None for another object."""
+    if way("elements of an object") == "a variable of their own":
+        return vars(variable).get("_base_vt")
+    from torch._dynamo.variables.dicts import ConstDictVariable
+    from torch._dynamo.variables.lists import BaseListVariable
+    from torch._dynamo.variables.sets import BaseSetVariable
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    of_elements = isinstance(variable, (ConstDictVariable, BaseListVariable, BaseSetVariable))
+    return variable if of_elements and isinstance(variable, UserDefinedObjectVariable) else None
+
+
 def has_guards(source: Any) -> bool:
     """Whether dynamo can guard what is at one of its sources. None: what the trace has made itself"""
     from torch._dynamo.source import is_from_skip_guard_source

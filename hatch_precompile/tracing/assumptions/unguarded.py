@@ -35,8 +35,14 @@ def note_found(variable: Any) -> None:
     if not variable.is_realized():
         if variable.source is not None:  # else it is text that the trace has made
             assumed().found[variable.source] = variable
-    elif (of_class := vars(variable).get("source_fn")) is not None:  # a method
+    elif (of_class := _source_of_method(variable)) is not None:
         assumed().found[of_class] = variable
+
+
+def _source_of_method(variable: Any) -> Any:
+    """Where the class has a method from. None where it is none. Since torch 2.15 a method has two variables."""
+    held = vars(variable)
+    return held["im_func"].source if "im_func" in held else held.get("source_fn")
 
 
 def guard_what_was_found(frame: Any) -> None:
@@ -52,7 +58,8 @@ def guard_what_was_found(frame: Any) -> None:
 
 
 def _is_looked_at(variable: Any) -> bool:
-    function = vars(variable).get("fn")  # of a method, which is compared if it was called
+    # Of a method, which is compared if it was called
+    function = vars(vars(variable).get("im_func", variable)).get("fn")
     return variable.is_realized() if function is None else function in assumed().functions
 
 

@@ -37,9 +37,10 @@ def watch_values(watch: Callable[..., None]) -> None:
     watch(constant.ConstantVariable, "call_method", _constant_method)
     kinds = [torch_name(name) for name in ("set", "frozenset")]
     if way("elements of a dict") == "tp_iter_impl":
+        sets = torch_name("what set and frozenset have in common")
         for kind in kinds:
             for name in ("tp_iter_impl", "unpack_var_sequence", "repr_impl", "tp_repr_impl"):
-                if name in vars(kind):
+                if any(name in vars(base) for base in kind.__mro__ if issubclass(base, sets)):
                     watch(kind, name, _set_order)
     else:  # a set is a dict there
         watch(kinds[0], "unpack_var_sequence", _set_order)
@@ -56,6 +57,8 @@ def watch_values(watch: Callable[..., None]) -> None:
     watch(builtin.BuiltinVariable, "call_function", _format)
     watch(torch_name("the class dict"), "call_custom_dict_fromkeys", _keys_of_set)
     watch(lists.ListVariable, "call_method", _list_method)
+    if way("extend() and += of a list") == "list_extend":
+        watch(lists.BaseListVariable, "list_extend", _list_extended)
 
 
 _ORDER = "the order of a set of other elements than numbers"
@@ -174,6 +177,10 @@ _ORDERLESS = {
 }
 
 
+def _is_set(variable: Any) -> bool:
+    return isinstance(variable, (torch_name("set"), torch_name("frozenset")))
+
+
 def _hashed_otherwise(variable: Any) -> bool:
     """Whether the elements of a set have other hashes, and so another order, in another process."""
     elements = [getattr(key, "vt", key) for key in variable.items]
@@ -191,7 +198,7 @@ def _ordered_otherwise(variable: Any) -> bool:
 
 def _set_order(self: Any, tx: Any, *args: Any, own: Any) -> Any:
     differs = _hashed_otherwise if "repr" in own.__name__ else _ordered_otherwise
-    if isinstance(self, torch_name("set")) and differs(self) and not (_orderless(tx) or _see_order(self, tx)):
+    if _is_set(self) and differs(self) and not (_orderless(tx) or _see_order(self, tx)):
         stop(_ORDER, _SORT)
     return own(self, tx, *args)
 
@@ -244,10 +251,21 @@ def is_only_asked() -> bool:
 
 def _list_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
     # list(...) and [*...] of a set come here, too.
-    of_set = name == "extend" and args and isinstance(args[0], torch_name("set"))
-    if of_set and _ordered_otherwise(args[0]) and not _see_order(args[0], tx):
-        stop(_ORDER, _SORT)
+    if name == "extend" and args:
+        _see_order_of_set(args[0], tx)
     return own(self, tx, name, args, kwargs)
+
+
+def _list_extended(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
+    for each in args:
+        _see_order_of_set(each.realize(), tx)
+    return own(self, tx, args, kwargs)
+
+
+def _see_order_of_set(variable: Any, tx: Any) -> None:
+    """Where it is a set."""
+    if _is_set(variable) and _ordered_otherwise(variable) and not _see_order(variable, tx):
+        stop(_ORDER, _SORT)
 
 
 def _has_sets(variables: Any) -> bool:
@@ -255,11 +273,9 @@ def _has_sets(variables: Any) -> bool:
     from torch._dynamo.variables.dicts import ConstDictVariable
     from torch._dynamo.variables.lists import BaseListVariable
 
-    SetVariable = torch_name("set")  # noqa: N806
-
     for variable in variables:
         realized = variable.realize()
-        if isinstance(realized, SetVariable):
+        if _is_set(realized):
             if _hashed_otherwise(realized):
                 return True
         elif isinstance(realized, ConstDictVariable):
@@ -281,9 +297,8 @@ def _format(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> Any:
 
 
 def _keys_of_set(tx: Any, kind: type, /, *args: Any, own: Any, **kwargs: Any) -> Any:
-    of_set = args and isinstance(args[0].realize(), torch_name("set"))
-    if of_set and _ordered_otherwise(args[0].realize()) and not _see_order(args[0].realize(), tx):
-        stop(_ORDER, _SORT)
+    if args:
+        _see_order_of_set(args[0].realize(), tx)
     return own(tx, kind, *args, **kwargs)
 
 
