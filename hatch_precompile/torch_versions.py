@@ -71,8 +71,8 @@ WAYS: dict[str, dict[str, tuple[str, ...]]] = {
         "asked for keys": (f"{_OBJECT}.has_key_in_generic_dict",),
     },
     "elements of an object": {
-        "a variable of their own": (f"{_OBJECT}._base_vt",),
-        "the object's": (f"{_VARIABLES}.sets:BaseSetVariable",),
+        "the object's variable": (f"{_VARIABLES}.sets:BaseSetVariable",),
+        "a variable of their own": (f"{_VARIABLES}.user_defined:UserDefinedDictVariable",),
     },
     "extend() and += of a list": {
         "list_extend": (f"{_VARIABLES}.lists:BaseListVariable.list_extend",),

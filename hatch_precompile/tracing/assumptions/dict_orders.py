@@ -51,11 +51,11 @@ def _keys_extending(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> 
 _REPR = ("repr_impl", "tp_repr_impl")
 
 
-def _kin(kind: type) -> Iterator[type]:
+def _kin(kind: type[Any]) -> Iterator[type[Any]]:
     """All classes that are derived from one."""
-    for each in kind.__subclasses__():
-        yield each
-        yield from _kin(each)
+    for derived in kind.__subclasses__():
+        yield derived
+        yield from _kin(derived)
 
 
 _SHOWING_ORDER = {"items", "keys", "values", "popitem", "__reversed__", "__iter__", "__repr__", "__str__"}

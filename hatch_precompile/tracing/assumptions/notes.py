@@ -176,11 +176,16 @@ def constants(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] 
         return None
 
 
+# Attributes of dynamo's variables: that of torch 2.13 and 2.14, those of 2.11
+_ELEMENTS = ("_base_vt", "_dict_vt", "_set_vt", "_list_vt", "_tuple_vt")
+
+
 def elements(variable: Any) -> Any:
     """Dynamo's variable for the elements of an object whose class is derived from dict, list, set or tuple:
     since torch 2.15 the same one. None for another object."""
     if way("elements of an object") == "a variable of their own":
-        return vars(variable).get("_base_vt")
+        held = vars(variable)
+        return next((held[name] for name in _ELEMENTS if held.get(name) is not None), None)
     from torch._dynamo.variables.dicts import ConstDictVariable
     from torch._dynamo.variables.lists import BaseListVariable
     from torch._dynamo.variables.sets import BaseSetVariable

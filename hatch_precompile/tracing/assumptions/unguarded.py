@@ -40,7 +40,7 @@ def note_found(variable: Any) -> None:
 
 
 def _source_of_method(variable: Any) -> Any:
-    """Where the class has a method from. None where it is none. Since torch 2.15 a method has two variables."""
+    """Where the class has a method from; None for what is none. Its function is apart since torch 2.15."""
     held = vars(variable)
     return held["im_func"].source if "im_func" in held else held.get("source_fn")
 
