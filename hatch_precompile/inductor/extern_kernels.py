@@ -1,12 +1,14 @@
 """C++ functions of ours that are compiled into the library of a graph, and called there as torch's own are.
 
-Seen in torch 2.13.0 (torch/_inductor/ir.py: `ExternKernelAlloc`).
+Seen in torch 2.13.0 (torch/_inductor/ir.py: `ExternKernelAlloc`) and 2.15.0 (torch/_inductor/fx_utils.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -21,6 +23,7 @@ __all__ = [
     "is_transposed",
     "lowered",
     "lowers_itself",
+    "results_known",
 ]
 
 OTHERWISE = """
@@ -106,6 +109,48 @@ def _call(
 def lowers_itself(target: Callable[..., Any]) -> None:
     """Have inductor lower a node by calling its target."""
     target._inductor_lowering_function = True  # type: ignore[attr-defined]
+    _LOWERING_THEMSELVES.add(target)
+
+
+_LOWERING_THEMSELVES = set[Callable[..., Any]]()
+
+
+def results_known() -> AbstractContextManager[Any]:
+    """Where a pass of inductor's changes what such a node is given, have its result stay as it was noted.
+
+    Otherwise such a node stops the build since torch 2.14, unless its target has a function that says what
+    the result is. That one is given the arguments alone, of which weights are packed: so each node has a
+    target of its own while it is asked.
+    """
+    from torch._inductor.fx_utils import FakeTensorUpdater
+
+    own = FakeTensorUpdater.incremental_update
+
+    def update(updater: Any) -> Any:
+        graph = updater.gm.graph if hasattr(updater, "gm") else updater.graph
+        changed = [
+            (node, node.target)
+            for node in graph.nodes
+            if node.op == "call_function" and node.target in _LOWERING_THEMSELVES and "val" in node.meta
+        ]
+        for node, target in changed:
+            node.target = _with_result(target, node.meta["val"])
+        try:
+            return own(updater)
+        finally:
+            for node, target in changed:
+                node.target = target
+
+    return patch.object(FakeTensorUpdater, "incremental_update", update)
+
+
+def _with_result(target: Callable[..., Any], result: Any) -> Callable[..., Any]:
+    def standing_in(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    standing_in._inductor_lowering_function = True  # type: ignore[attr-defined]
+    standing_in._inductor_lowering_output_metadata_fn = lambda *_, **__: result  # type: ignore[attr-defined]
+    return standing_in
 
 
 def calls_c_functions() -> bool:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from hatch_precompile.inductor.deterministic_names import arrays_known_again
 from hatch_precompile.inductor.direct_calls import entered_directly, with_direct_entry
+from hatch_precompile.inductor.extern_kernels import results_known
 from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
 from hatch_precompile.inductor.unchecked_calls import calls_checked
 
@@ -98,5 +99,6 @@ def libraries_made(give_up: GiveUp, operators: str, more: str = "") -> Iterator[
         entered_directly(),
         calls_checked(),
         arrays_known_again(),
+        results_known(),
     ):
         yield made

@@ -161,15 +161,22 @@ def is_torchs_own(function: Callable[..., Any]) -> bool:
     return inspect.isfunction(function) and bool(trace_rules.check(function))
 
 
+def _nameless(code: CodeType) -> CodeType:
+    return code.replace(co_name="", co_qualname="")
+
+
 # The code of what torch.no_grad() and its like, and autocast, put around a function. Dynamo has no frame for
-# it, as it has for what contextlib's do.
-_ENTERING = {decorate(inside_compile).__code__ for decorate in (torch.no_grad(), torch.autocast("cpu"))}
+# it, as it has for what contextlib's do. Since torch 2.15 it has the name of what it enters.
+_ENTERING = {
+    _nameless(decorate(inside_compile).__code__) for decorate in (torch.no_grad(), torch.autocast("cpu"))
+}
 
 
 def enters_a_context(function: Callable[..., Any]) -> bool:
     """Whether all that a function does is to call another one in a context manager that decorates it, such
     as `torch.no_grad()`. The other one is its `__wrapped__`."""
-    return getattr(function, "__code__", None) in _ENTERING and hasattr(function, "__wrapped__")
+    code = getattr(function, "__code__", None)
+    return type(code) is CodeType and _nameless(code) in _ENTERING and hasattr(function, "__wrapped__")
 
 
 _GRAD_MODES = {"no_grad", "inference_mode", "set_grad_enabled"}
@@ -177,7 +184,7 @@ _GRAD_MODES = {"no_grad", "inference_mode", "set_grad_enabled"}
 
 def changes_grad_mode(codes: Iterable[CodeType]) -> bool:
     """Whether code that was traced may have called another code in a grad mode of its own."""
-    return any(code in _ENTERING or _GRAD_MODES & set(code.co_names) for code in codes)
+    return any(_nameless(code) in _ENTERING or _GRAD_MODES & set(code.co_names) for code in codes)
 
 
 def is_passed_over(function: Callable[..., Any]) -> bool:

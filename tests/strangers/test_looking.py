@@ -103,7 +103,11 @@ REASONS = {
     "a subclass": "x is a torch.nn.parameter.Parameter, the entry needs a torch.Tensor",
     "another class": "x is a looking.things.Hostile, the entry needs a torch.Tensor",
     "nothing": "x is a NoneType, the entry needs a torch.Tensor",
-    "training": "self.blocks[0].norm.training is True; needed: self.blocks[0].norm.training is False",
+    # Of which block first is another one in torch 2.15.
+    "training": tuple(
+        f"self.blocks[{number}].norm.training is True; needed: self.blocks[{number}].norm.training is False"
+        for number in range(2)
+    ),
     "frozen": "tensor 'self.head.bias' requires_grad mismatch",
     "frozen in a block": "tensor 'self.blocks[1].linear.bias' requires_grad mismatch",
     "a missing attribute": "self.scale is not there",

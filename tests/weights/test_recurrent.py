@@ -146,9 +146,10 @@ def test_any_number_of_steps_and_sequences() -> None:
         for sizes in ((2, 2), (7, 2), (2, 19)):
             other = torch.randn(*sizes, 8)
             torch.testing.assert_close(call(other), model(other))
-    (graph,) = graphs
-    (library,) = graph.libraries.values()
-    assert FUNCTION in library.read_bytes()
+    assert graphs
+    for graph in graphs:  # more than one in torch 2.15
+        (library,) = graph.libraries.values()
+        assert FUNCTION in library.read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "projected"])

@@ -3,7 +3,7 @@
 Dynamo's comments say of each that it is unlikely to change. In one process it is; but a function that is
 called with another argument meets the entry of the first.
 
-Seen in torch 2.11.0 and 2.13.0, read in 2.14.1.
+Seen in torch 2.11.0, 2.13.0, 2.14.1 and 2.15.0.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ takes what it needs out of such a dict by its place there: then all keys are ask
 Keys that are no text or numbers dynamo takes by their place in any dict. Of a key that is found to be the one
 asked for it does not guard that, nor of one that is only found that it is there.
 
-Seen in torch 2.11.0 and 2.13.0.
+Seen in torch 2.11.0, 2.13.0, 2.14.1 and 2.15.0.
 """
 
 from __future__ import annotations

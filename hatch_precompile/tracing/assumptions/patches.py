@@ -5,7 +5,7 @@ environment, the answers of functions about the process; nor what it looked for 
 place where that happens is watched, so that a build can carry each such thing as an input of the entry, or
 stop.
 
-Seen in torch 2.11.0 and 2.13.0, read in 2.14.1. Where a place is gone, the build stops.
+Seen in torch 2.11.0, 2.13.0, 2.14.1 and 2.15.0. Where a place is gone, the build stops.
 """
 
 from __future__ import annotations

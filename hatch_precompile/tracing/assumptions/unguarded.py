@@ -4,7 +4,7 @@ Dynamo makes the guards of a value when something asks what it is. What the trac
 `try: model.gain` before an `except AttributeError`, has none: in another process it may be gone. It is asked
 that it is there.
 
-Seen in torch 2.11.0 and 2.13.0.
+Seen in torch 2.11.0, 2.13.0, 2.14.1 and 2.15.0.
 """
 
 from __future__ import annotations

@@ -138,8 +138,9 @@ class Aligned {
 
 }  // namespace precompiled
 
+// The last, since torch 2.15: whether it may start before the kernel that was launched last has ended. It never does.
 static inline void launchKernel(CUfunction kernel, uint32_t x, uint32_t y, uint32_t z, uint32_t warps,
-                                uint32_t shared, void *arguments[], cudaStream_t stream) {
+                                uint32_t shared, void *arguments[], cudaStream_t stream, bool = false) {
     const precompiled::Driver &it = precompiled::driver();
     it.check(it.launch(kernel, x, y, z, 32 * warps, 1, 1, shared, stream, arguments, nullptr));
 }
