@@ -124,8 +124,9 @@ def _require_function(declared: Declared, entrypoint: Entrypoint) -> None:
     written in C does. Torch.compile may look through it; which function a call runs cannot be told."""
     if declared.kind == "function":
         return
-    owner = declared.owner or declared.value
-    name = declared.attribute or "forward"
+    owner, name = declared.value, "forward"
+    if declared.kind == "method":
+        owner, name = declared.owner, declared.attribute
     method = inspect.getattr_static(owner, name)
     if type(method) in _OF_FUNCTIONS and type(declared.function()) is FunctionType:
         return

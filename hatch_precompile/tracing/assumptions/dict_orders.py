@@ -88,7 +88,9 @@ def _keys_seen(self: Any, tx: Any, *, own: Any) -> Any:
 def _see_keys_below(variable: Any) -> None:
     from torch._dynamo.variables.dicts import ConstDictVariable
 
-    below = elements(variable.realize()) or variable.realize()
+    realized = variable.realize()
+    inner = elements(realized)
+    below = realized if inner is None else inner
     if isinstance(below, ConstDictVariable):
         _see_keys(below)
 

@@ -109,7 +109,8 @@ def _registered(self: Any, tx: Any, field: str, name_vt: Any, *, own: Any) -> An
     found = own(self, tx, field, name_vt)
     if found is None:
         variable = getattr(self, look_up)(tx, field).realize()
-        _without_key(elements(variable) or variable, tx, name_vt)
+        inner = elements(variable)
+        _without_key(variable if inner is None else inner, tx, name_vt)
     return found
 
 
