@@ -6,7 +6,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, partialmethod
+from functools import partial
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
@@ -116,12 +116,13 @@ def require_own_frame(declared: Declared, entrypoint: Entrypoint) -> None:
         )
 
 
-_OF_FUNCTIONS = (FunctionType, staticmethod, classmethod, partialmethod)
+_OF_FUNCTIONS = (FunctionType, staticmethod, classmethod)
 
 
 def _require_function(declared: Declared, entrypoint: Entrypoint) -> None:
-    """Raise CaptureError where a method is no function, but makes or calls one, as a property or a wrapper
-    written in C does. Torch.compile may look through it; which function a call runs cannot be told."""
+    """Raise CaptureError where a method is no function but makes or calls one, as a property, a partialmethod
+    or a wrapper written in C does. Torch.compile may look through it: it then has a frame of that function,
+    and none of the method."""
     if declared.kind == "function":
         return
     owner, name = declared.value, "forward"

@@ -38,7 +38,7 @@ def write_graph(graph: CompiledGraph, directory: Path, name: str) -> GraphRecord
         for path, source in zip(kernels[variant], wrapper.kernels, strict=True):
             _copy_stripped(source, directory / path)
     # The folders are the build machine's own.
-    readable = re.sub(r"# File: .*?/(?=[^/\n]+:\d+ in )", "# File: ", graph.readable)
+    readable = re.sub(r"\bFile: .*?/(?=[^/\n]+:\d+ in )", "File: ", graph.readable)
     (directory / f"{name}.txt").write_text(readable)
     weights = {variant: f"{name}-{variant}.weights" for variant in graph.prepack_graphs}
     for variant, prepack in graph.prepack_graphs.items():

@@ -146,8 +146,9 @@ def test_any_number_of_steps_and_sequences() -> None:
         for sizes in ((2, 2), (7, 2), (2, 19)):
             other = torch.randn(*sizes, 8)
             torch.testing.assert_close(call(other), model(other))
-    assert graphs
-    for graph in graphs:  # more than one in torch 2.15
+    # Torch 2.15 compiles as many sequences as steps for themselves: `x.size()[1] != x.size()[0]` is a guard.
+    assert len(graphs) == (1 if torch.__version__ < (2, 15) else 2)
+    for graph in graphs:
         (library,) = graph.libraries.values()
         assert FUNCTION in library.read_bytes()
 

@@ -45,6 +45,7 @@ from hatch_precompile.lower.guards.subclasses import are_checked_by_names
 from hatch_precompile.lower.guards.tensors import CheckedTensor, TensorGroup, distinguish, require_tensors
 from hatch_precompile.lower.names import Namer
 from hatch_precompile.runtime import torch_private
+from hatch_precompile.static_lookup import dict_of
 from hatch_precompile.tracing import is_compiler
 from hatch_precompile.tracing.guardtree import GuardNode, Leaf, Relation
 
@@ -217,6 +218,9 @@ class _Writer:
             require_container(self.text, node, variable)
             for leaf in node.leaves:
                 if leaf.kind == "tensor_match_guard":
+                    if dict_of(node.value).get("_dynamo_unbacked_indices"):
+                        # Torch 2.11 compares no such mark.
+                        raise unsupported("a tensor marked unbacked", node, leaf)
                     self._tensors.append((node, leaf, variable))
                     if self._distinguishing:
                         distinguish(self.text, leaf, variable)

@@ -79,7 +79,8 @@ def outcome(function):
 x, y = torch.randn(4, 8).cuda(), torch.empty(4, 8, device="cuda:1")
 seen = {
     "capability": torch.cuda.get_device_capability(), "count": torch.cuda.device_count(),
-    "computed": outcome(lambda: (x + 1).cpu()), "filled": outcome(lambda: torch.zeros(3, device="cuda")),
+    "computed": outcome(lambda: (x + 1).cpu()),
+    "filled": outcome(lambda: torch.full((3,), 2.5, device="cuda").tolist()),
     "unwritten": outcome(lambda: y.cpu().sum()), "read": outcome(lambda: torch.equal(x.cpu(), x.cpu())),
     "copied": outcome(lambda: torch.equal(y.copy_(x).cpu(), x.cpu())),
 }
