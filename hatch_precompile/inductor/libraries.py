@@ -13,6 +13,7 @@ from unittest.mock import patch
 from hatch_precompile.inductor.deterministic_names import arrays_known_again
 from hatch_precompile.inductor.direct_calls import entered_directly, with_direct_entry
 from hatch_precompile.inductor.extern_kernels import results_known
+from hatch_precompile.inductor.heap import with_memory_kept
 from hatch_precompile.inductor.parallel_checks import NotGuarded, guarded
 from hatch_precompile.inductor.unchecked_calls import calls_checked
 
@@ -84,7 +85,7 @@ def libraries_made(give_up: GiveUp, operators: str, more: str = "") -> Iterator[
     def load_and_note(*args: Any, **kwargs: Any) -> Any:
         main = kwargs["main_code"].replace("torch._inductor.codecache", operators)
         outputs = kwargs["num_outputs"]
-        main = with_direct_entry(main, outputs)
+        main = with_memory_kept(with_direct_entry(main, outputs))
         kwargs["main_code"] = _whole(give_up, main + more)
         if kwargs.get("kernel_code"):
             kwargs["kernel_code"] = _with_guarded_checks(give_up, kwargs["kernel_code"])

@@ -23,6 +23,11 @@ pytestmark = [
 STEP = "x86_64:in_panels"
 
 
+def refuse_handles(gm: Any) -> None:
+    """So that inductor's Python wrapper is taken."""
+    raise compiling._NoHandle("no C++")
+
+
 def avx512() -> Any:
     of = variant("native")
     if not Instructions(of.requires).has_avx512:
@@ -188,6 +193,80 @@ def test_depthwise_convolutions_whose_weights_are_read(
         assert one.stride() == other.stride()
 
 
+# Channels, height and width of images, size of filters, steps, what lies around the image (left, right,
+# above, below), its value, and whether that is left to the convolution.
+PADDED: list[Any] = [
+    (24, 16, 16, 3, 2, (0, 1, 0, 1), 0, True),
+    (24, 15, 16, 3, 2, (1, 1, 1, 1), 0, True),
+    (20, 14, 15, 5, 2, (1, 2, 1, 2), 0, True),
+    (20, 14, 14, 5, 2, (2, 1, 2, 1), 0, True),
+    (9, 11, 10, 3, 1, (2, 0, 0, 2), 0.0, True),
+    (16, 8, 8, 3, 1, (0, 1, 1, 0), 0, False),  # as many results as no padding alike gives
+    (16, 8, 8, 3, 2, (3, 0, 3, 0), 0, True),
+    (16, 8, 8, 3, 2, (0, 1, 0, 1), 0.5, False),
+    (16, 8, 8, 3, 2, (-1, 1, 0, 1), 0, False),
+]
+
+
+class Padded(nn.Module):
+    """As networks do that were made for TensorFlow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs = [torch.randn(2, channels, height, width) for channels, height, width, *_ in PADDED]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(channels, channels, size, step, groups=channels)
+            for channels, _, _, size, step, *_ in PADDED
+        )
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.silu(conv(F.pad(x, sides, value=value)))
+            for conv, x, (*_, sides, value, _) in zip(self.convs, inputs, PADDED, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("wrapper", ["C++", "Python"])
+def test_zeros_around_an_image_are_left_to_the_convolution(
+    wrapper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if wrapper == "Python":
+        monkeypatch.setattr(compiling, "_require_handles", refuse_handles)
+    seen: list[bool] = []
+    own = convolutions._padded
+
+    def watched(node: Any) -> Any:
+        found = own(node)
+        seen.append(found[0] is not node.args[0])
+        return found
+
+    monkeypatch.setattr(convolutions, "_padded", watched)
+    torch.manual_seed(0)
+    model = Padded()
+    call, _, steps = compiled(model, avx512(), *model.inputs)
+    assert steps.count(STEP) == len(model.inputs)
+    assert seen == [left for *_, left in PADDED]
+    with torch.no_grad():
+        answers = list(call())
+        for one, other in zip(answers, model(*model.inputs), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+            assert one.stride() == other.stride()
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_zeros_around_an_image_of_any_size(alike: bool) -> None:
+    """As many on both sides are padding. Others are not: the results may be fewer."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.ZeroPad2d((1, 1 if alike else 2, 1, 1)), nn.Conv2d(16, 16, 3, 2, groups=16))
+    x = torch.randn(1, 16, 11, 14)
+    torch._dynamo.mark_dynamic(x, 2)
+    torch._dynamo.mark_dynamic(x, 3)
+    call, _, steps = compiled(model, avx512(), x)
+    assert STEP in steps
+    with torch.no_grad():
+        torch.testing.assert_close(list(call()), [model(x)], atol=1e-5, rtol=1e-5)
+
+
 class Blur(nn.Module):
     """One filter for each of any number of channels."""
 
@@ -303,10 +382,7 @@ def test_a_variant_without_avx512_leaves_them_to_onednn(capfd: pytest.CaptureFix
 
 
 def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(gm: Any) -> None:
-        raise compiling._NoHandle("no C++")
-
-    monkeypatch.setattr(compiling, "_require_handles", refuse)
+    monkeypatch.setattr(compiling, "_require_handles", refuse_handles)
     torch.manual_seed(0)
     model, x = Residual(24, 72, 20), torch.randn(2, 24, 14, 13)
     call, graph, _ = compiled(model, avx512(), x)

@@ -4,8 +4,8 @@ oneDNN takes 20 to 30 microseconds to set up each convolution, which is more tha
 network for phones, and it must not be given a relu (epilogues.py). Ours start at once and do what follows
 a convolution while its results are near. Of depthwise ones, of 7 to 112 pixels a side, they take 0.3 to 0.75
 of oneDNN's time on Zen 4. Inductor's patterns find what follows, as they do for oneDNN: the node is the same
-but for three numbers more in its dilation than it has dimensions: that of its filters, their height and
-width.
+but for five numbers more in its dilation than it has dimensions: that of its filters, their height and
+width, and what of the padding is above and to the left.
 Seen in torch 2.13.0 (torch/_inductor/fx_passes/mkldnn_fusion.py, torch/_inductor/mkldnn_lowerings.py).
 """
 
@@ -106,7 +106,8 @@ def depthwise_convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: 
         return lowered(aten.convolution, x, weight, bias, stride, padding, *others)
     n, _, height, width = map(int, _sizes(weight))
     panels = in_panels(lowered(aten.reshape, weight, [n, height * width]))
-    ours = _Convolution(x, panels, bias, _pair(padding), _pair(stride), n, height, width, depthwise=True)
+    padding, stride = _pair(padding), _pair(stride)
+    ours = _Convolution(x, panels, bias, padding, stride, n, height, width, padding, depthwise=True)
     return ours.call(None)
 
 
@@ -120,22 +121,61 @@ def _pair(each: Sequence[int]) -> list[int]:
 
 def own_convolution(graph: Any, node: Any, weight: Any) -> Any:
     """A node in the place of such a convolution, to be put before it. weight: of it, finite"""
-    x, _, bias, stride, padding, dilation, _, _, groups = node.args
+    _, _, bias, stride, _, dilation, _, _, groups = node.args
+    x, padding, before = _padded(node)
     base = weight.meta["val"]
     n, _, *size = map(int, base.shape)
     matrix = added(graph, aten.reshape.default, weight, [n, base.numel() // n])
     packed = graph.call_function(in_panels, (matrix,))
     packed.meta["val"] = base.contiguous()  # of its sizes torch makes those of the result
     how: tuple[Any, ...] = (
-        _pair(padding),
+        padding,
         _pair(stride),
-        [*_pair(dilation), n, *size],
+        [*_pair(dilation), n, *size, *before],
         groups,
         "none",
         [],
         "",
     )
     return graph.call_function(mkldnn._convolution_pointwise.default, (x, packed, bias, *how))
+
+
+def _padded(node: Any) -> tuple[Any, list[int], list[int]]:
+    """The input of a convolution, its padding, and how much of that is above and to the left. Zeros that were
+    put around a depthwise one's input are padding, too, as in networks that were made for TensorFlow, where
+    there may be more of it below than above. Half of all of it is what sizes of results are computed from.
+    """
+    x, weight, _, stride, padding, *_, groups = node.args
+    padding = _pair(padding)
+    if groups == 1 or x.target is not aten.constant_pad_nd.default:
+        return x, padding, padding
+    inner, sides, *value = x.args
+    if (
+        value not in ([], [0])
+        or len(sides) != 4
+        or not all(type(side) is int and side >= 0 for side in sides)
+    ):
+        return x, padding, padding
+    left, right, above, below = sides
+    size, filters = inner.meta["val"].shape[2:], weight.meta["val"].shape[2:]
+    before = [each + more for each, more in zip(padding, (above, left), strict=True)]
+    after = [each + more for each, more in zip(padding, (below, right), strict=True)]
+    halves = [*map(_half, size, before, after, filters, _pair(stride))]
+    if -1 in halves:
+        return x, padding, padding
+    return inner, halves, before
+
+
+def _half(size: Any, before: int, after: int, filter_: int, step: int) -> int:
+    """How much padding on each side gives as many results, or -1. size: of the image alone"""
+    half, odd = divmod(before + after, 2)
+    if not odd:
+        return half
+    if not isinstance(size, int):
+        return -1
+    results = (size + before + after - filter_) // step
+    fit = (each for each in (half, half + 1) if (size + 2 * each - filter_) // step == results)
+    return next((each for each in fit if 2 * each >= before), -1)
 
 
 @contextlib.contextmanager
@@ -168,11 +208,12 @@ def _or_ours(target: Any, convolution: Callable[..., Any]) -> Callable[..., Any]
         weight, bias, padding, stride, dilation, groups, *following = others
         if len(dilation) == len(_sizes(x)) - 2:
             return convolution(*args)
-        n, height, width = dilation[2:]
-        ours = _Convolution(x, weight, bias, padding, stride, n, height, width, depthwise=groups > 1)
+        n, height, width, *before = dilation[2:]
+        ours = _Convolution(x, weight, bias, padding, stride, n, height, width, before, depthwise=groups > 1)
         if not calls_c_functions():
-            given = [x, ours.filters()] if alone else [x, other, ours.filters()]
-            return convolution(*given, bias, padding, stride, dilation[:2], groups, *following)
+            around = ours.with_zeros_around()
+            given = [around, ours.filters()] if alone else [around, other, ours.filters()]
+            return convolution(*given, bias, [0, 0], stride, dilation[:2], groups, *following)
         if alone:
             return ours.call(None, *following)
         kind, alpha, *following = following
@@ -186,7 +227,8 @@ def _or_ours(target: Any, convolution: Callable[..., Any]) -> Callable[..., Any]
 
 @dataclass(frozen=True)
 class _Convolution:
-    """weight: in panels, which do not tell how many filters there are, n, of which height and width"""
+    """weight: in panels, which do not tell how many filters there are, n, of which height and width
+    padding: half of what there is of it; before: what of it is above and to the left"""
 
     x: Any
     weight: Any
@@ -196,6 +238,7 @@ class _Convolution:
     n: int
     height: int
     width: int
+    before: Sequence[int]
     depthwise: bool
 
     def result_sizes(self) -> list[Any]:
@@ -237,8 +280,17 @@ class _Convolution:
             sources, name = (_COMMON, _CONV1X1), "aoti_torch_cpu_precompiled_conv1x1"
             return call_laid_out(sources, name, inputs, (*given, which, one, two), layout)
         name, instance = _depthwise(self.width, self.stride[1], which)
-        given = (*given, self.height, self.stride[0], *self.padding, one, two)
+        given = (*given, self.height, self.stride[0], *self.padding, *self.before, one, two)
         return call_laid_out((_COMMON, _DEPTHWISE, instance), name, inputs, given, layout)
+
+    def with_zeros_around(self) -> Any:
+        """The input, for torch, which has no padding that differs."""
+        (above, left), (below, right) = (
+            self.before,
+            (2 * half - before for half, before in zip(self.padding, self.before, strict=True)),
+        )
+        sides = [left, right, above, below]
+        return lowered(aten.constant_pad_nd, self.x, sides, 0.0) if any(sides) else self.x
 
     def filters(self) -> Any:
         """What lies in these panels, for torch, to which `weight` has the sizes of the filters."""

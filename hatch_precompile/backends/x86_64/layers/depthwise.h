@@ -6,7 +6,7 @@ using namespace convolutions;
 // Channels that one thread takes at a time.
 constexpr int64_t NEAR = 128;
 struct Filter {
-    int64_t height, stride, above, left;  // above, left: of the padding
+    int64_t height, stride, above, left;  // above, left: padding
 };
 // To the sums of pixels beside each other, what the column T of the image, as they see it, gives for column J of
 // the filter: to the one pixel for which it is that column, if it is one of them.
@@ -84,16 +84,17 @@ void multiply(const Given& all, const Filter& filter) {
 }
 }
 }
-// weight: (panels, height * Width, 16), of the channels
+// weight: (panels, height * Width, 16), of the channels; pad_height, pad_width: half of all padding, from which the
+// size of the result is; above, left: what of it is there
 template <int Width, int Stride, int Which>
 AOTITorchError precompiled_depthwise(
         AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle third, AtenTensorHandle fourth,
-        int64_t n, int64_t has_bias, int64_t height, int64_t stride, int64_t above, int64_t left,
-        double one, double two, AtenTensorHandle* result) {
+        int64_t n, int64_t has_bias, int64_t height, int64_t stride, int64_t pad_height, int64_t pad_width,
+        int64_t above, int64_t left, double one, double two, AtenTensorHandle* result) {
     convolutions::Given given;
     if (auto error = convolutions::given_for(input, n, one, two, given)) return error;
-    given.to_height = (given.height + 2 * above - height) / stride + 1;
-    given.to_width = (given.width + 2 * left - Width) / Stride + 1;
+    given.to_height = (given.height + 2 * pad_height - height) / stride + 1;
+    given.to_width = (given.width + 2 * pad_width - Width) / Stride + 1;
     const depthwise::Filter filter = {height, stride, above, left};
     const auto multiplied = [&](const convolutions::Given& all) {
         depthwise::multiply<Width, Stride, Which>(all, filter);

@@ -1,0 +1,57 @@
+"""The memory of a call's tensors stays with the process: the next call has it without the system's help."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import REPOSITORY
+from tests.support.graphs import save_graph
+
+CALLS = """
+import resource, sys
+import torch
+sys.path.insert(0, {repository!r})
+from pathlib import Path
+from tests.support.graphs import load_graph
+torch.set_num_threads(1)
+call, x = load_graph(Path({directory!r})), torch.ones({size}, {size})
+with torch.no_grad():
+    for _ in range(3):
+        call(x=x)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        call(x=x)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 10)
+"""
+# Four of these are there at once, more than glibc keeps of what it has seen: two of them.
+SIZE = 1024
+
+
+def three_products(x: torch.Tensor) -> torch.Tensor:
+    first = x @ x
+    second = first @ x
+    return first + second * (second @ first)
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_call_finds_the_memory_of_the_one_before(chosen: bool, tmp_path: Path) -> None:
+    """Unless whoever runs the process has chosen what glibc keeps."""
+    save_graph(tmp_path, three_products, {"x": torch.ones(SIZE, SIZE)})
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS.format(repository=str(REPOSITORY), directory=str(tmp_path), size=SIZE)],
+        env=environment | ({"MALLOC_TRIM_THRESHOLD_": str(1 << 17)} if chosen else {}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pages = SIZE * SIZE * 4 / 4096
+    faults = float(done.stdout)
+    # Now and then a small block of somebody's lies in the way of a tensor.
+    assert faults > pages if chosen else faults < pages / 4, faults
