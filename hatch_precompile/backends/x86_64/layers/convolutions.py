@@ -277,9 +277,9 @@ class _Convolution:
             device=self.x.get_device(), dtype=torch.float32, size=sizes, stride=_channels_last(sizes)
         )
         if not self.depthwise:
-            sources, name = (_COMMON, _CONV1X1), "aoti_torch_cpu_precompiled_conv1x1"
-            return call_laid_out(sources, name, inputs, (*given, which, one, two), layout)
-        name, instance = _depthwise(self.width, self.stride[1], which)
+            name, instance = _instance("conv1x1", which)
+            return call_laid_out((_COMMON, _CONV1X1, instance), name, inputs, (*given, one, two), layout)
+        name, instance = _instance("depthwise", self.width, self.stride[1], which)
         given = (*given, self.height, self.stride[0], *self.padding, *self.before, one, two)
         return call_laid_out((_COMMON, _DEPTHWISE, instance), name, inputs, given, layout)
 
@@ -307,11 +307,10 @@ class _Convolution:
         return lowered(aten.reshape, rows, shape)
 
 
-def _depthwise(width: int, stride: int, which: int) -> tuple[str, str]:
-    """The name of the function for filters of one kind, and its source: each kind is compiled by itself."""
-    name = f"aoti_torch_cpu_precompiled_depthwise_{width}_{stride}_{which}"
-    arguments = f"precompiled_depthwise<{width}, {stride}, {which}>"
-    return name, f"constexpr auto {name} = {arguments};\n"
+def _instance(kind: str, *numbers: int) -> tuple[str, str]:
+    """The name of a function of ours for these, and its source: each that is used is compiled by itself."""
+    name = "_".join(map(str, ("aoti_torch_cpu_precompiled", kind, *numbers)))
+    return name, f"constexpr auto {name} = precompiled_{kind}<{', '.join(map(str, numbers))}>;\n"
 
 
 def _sizes(x: Any) -> list[Any]:
