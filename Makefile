@@ -194,7 +194,7 @@ clean:
 	@touch $@
 
 # The plugin goes in as a wheel, as it would anywhere: so it is made anew when a source of it changes.
-.venv-bench/.ready: pyproject.toml Makefile $(wildcard hatch_precompile/*.py hatch_precompile/*/*.py $(foreach ext,py h,hatch_precompile/*/*/*.$(ext) hatch_precompile/*/*/*/*.$(ext)) templates/*.py templates/*/*.py templates/*/*/*.py)
+.venv-bench/.ready: pyproject.toml Makefile $(wildcard hatch_precompile/*.py $(foreach ext,py h,hatch_precompile/*/*.$(ext) hatch_precompile/*/*/*.$(ext) hatch_precompile/*/*/*/*.$(ext)) templates/*.py templates/*/*.py templates/*/*/*.py)
 	$(call new_environment,.venv-bench)
 	.venv-bench/bin/python $(PIP_INSTALL) ".[cli]" $(BENCH_NEEDS)
 	@touch $@
