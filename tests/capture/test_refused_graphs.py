@@ -51,7 +51,9 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CompiledGraph]:
         from torch._inductor.codecache import CppWrapperCodeCache
         from torch._inductor.virtualized import V
 
-        written = types.SimpleNamespace(wrapper_code=types.SimpleNamespace(output_is_tensor={}))
+        written = types.SimpleNamespace(
+            wrapper_code=types.SimpleNamespace(output_is_tensor={}), scheduler=types.SimpleNamespace(nodes=[])
+        )
 
         def load(*args: Any, **kwargs: Any) -> Any:
             return types.SimpleNamespace(__self__=types.SimpleNamespace(__file__="/graph.so"))
