@@ -14,8 +14,8 @@ from typing import Any
 
 __all__ = ["bytes_at_once", "with_memory_kept"]
 
-# Beyond 32 MiB, its own words for the block included, and below a few pages glibc learns nothing.
-_MOST, _LEAST = (32 << 20) - (64 << 10), 64 << 10
+# glibc learns nothing from blocks of less than 128 KiB, or of more than 32 MiB with what it adds to them.
+_MOST, _LEAST = (32 << 20) - (64 << 10), 128 << 10
 
 _LEARNING = """
 #include <cstdlib>

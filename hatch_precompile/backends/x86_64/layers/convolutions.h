@@ -26,7 +26,7 @@ IN_PLACE __m512 between(float least, __m512 x, float most) {
 }
 // exp(x), at most 1.01 of the last place off, as Sleef's is by 1.0; in line, where that is a call that every register
 // is put away for. The polynomial is that of Cephes (expf.c).
-IN_PLACE __m512 power(__m512 x) {
+IN_PLACE __m512 exponential(__m512 x) {
     x = between(-104, x, 89);  // beyond, it is 0 or infinite
     const __m512 twos = _mm512_roundscale_ps(_mm512_mul_ps(x, each(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
     const __m512 rest = _mm512_fnmadd_ps(twos, each(-2.12194440e-4f), _mm512_fnmadd_ps(twos, each(0.693359375f), x));
@@ -38,8 +38,8 @@ IN_PLACE __m512 power(__m512 x) {
     sum = _mm512_fmadd_ps(_mm512_mul_ps(rest, rest), sum, rest);
     return _mm512_scalef_ps(_mm512_add_ps(sum, each(1)), twos);
 }
-IN_PLACE __m512 one_and_power(__m512 x) {  // 1 + exp(-x)
-    return _mm512_add_ps(each(1), power(_mm512_sub_ps(_mm512_setzero_ps(), x)));
+IN_PLACE __m512 one_plus_exp(__m512 x) {  // 1 + exp(-x)
+    return _mm512_add_ps(each(1), exponential(_mm512_sub_ps(_mm512_setzero_ps(), x)));
 }
 IN_PLACE __m512 half_and(__m512 x, __m512 more) {  // x / 2 * (1 + more)
     return _mm512_mul_ps(_mm512_mul_ps(each(0.5f), x), _mm512_add_ps(each(1), more));
@@ -52,8 +52,8 @@ IN_PLACE __m512 function(__m512 x, float one, float two) {
         const __m512 part = between(0, _mm512_add_ps(x, each(3)), 6);
         return _mm512_mul_ps(Which == HARDSIGMOID ? part : _mm512_mul_ps(x, part), each(1 / 6.0f));
     }
-    if constexpr (Which == SIGMOID) return _mm512_div_ps(each(1), one_and_power(x));
-    if constexpr (Which == SWISH) return _mm512_div_ps(x, one_and_power(x));
+    if constexpr (Which == SIGMOID) return _mm512_div_ps(each(1), one_plus_exp(x));
+    if constexpr (Which == SWISH) return _mm512_div_ps(x, one_plus_exp(x));
     if constexpr (Which == TANH) return Sleef_tanhf16_u10(x);
     if constexpr (Which == LEAKY_RELU) {
         const __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
