@@ -286,7 +286,7 @@ class _Writer:
             self.carried += 1
 
     def _relation(self, relation: Relation) -> None:
-        variables = [[self._variables[id(node)] for node in group] for group in relation.nodes]
+        variables = [[self._variable_of(node, relation) for node in group] for group in relation.nodes]
         if relation.kind == "no_tensor_aliasing_guard":
             covered = {id(node) for node, _, _ in self._tensors}
             if any(id(node) not in covered for group in relation.nodes for node in group):
@@ -301,6 +301,19 @@ class _Writer:
                 advice="Inputs that share storage in part are not supported; pass separate tensors.",
             )
         self.carried += 1
+
+    def _variable_of(self, node: GuardNode, relation: Relation) -> Expression:
+        """What was reached at a node. Below a module of torch's compiler, where nothing is reached, a value
+        stands for itself, as in expressions (parts_of_compiler)."""
+        variable = self._variables.get(id(node))
+        if variable is not None:
+            return variable
+        above = node.parent
+        while above is not None and not is_late(above):
+            above = above.parent
+        if above is None:
+            raise unsupported(f"the guard {relation.kind!r} on what is compared by names", node)
+        return self.text.constant(node.value, node, relation.text)
 
     def _expression(self, leaf: Leaf) -> None:
         """Symbolic shapes and aliasing come as Python expressions over L and G."""
