@@ -157,7 +157,8 @@ def captured(
         (branching, eight, row(1, 64), 4, [1, 2, 31, 64]),
         (branching, eight, row(None, 64), 3, [2, 31, 64]),
         (looping, three, row(1, 4), 4, [1, 2, 4]),
-        (breaking, eight, row(1, 16), 4, [1, 16]),
+        # Torch 2.15 has a guard of its own that a tensor is not square, and there are four columns.
+        (breaking, eight, row(1, 16), *((4, [1, 16]) if torch.__version__ < (2, 15) else (5, [1, 4, 16]))),
     ],
 )
 def test_it_is_called_where_another_entry_is_needed_and_at_the_ends(

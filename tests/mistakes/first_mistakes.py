@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 __all__ = ["MISTAKES", "PROJECT", "Mistake"]
 
+ADDMM = "addmm: " if torch.__version__ >= (2, 15) else ""
+"""What torch puts before its words about a product."""
 TABLE = "[[tool.hatch.build.hooks.precompile.entrypoints]]\n"
 PROJECT = {
     "pyproject.toml": f"""\
@@ -205,7 +209,7 @@ MISTAKES = (
     Mistake(
         "a row for rows",
         {SAMPLES: (YIELD, "yield (torch.tensor([1, 2, 3]),)")},
-        "the model itself raises RuntimeError: mat1 and mat2",
+        f"the model itself raises RuntimeError: {ADDMM}mat1 and mat2",
     ),
     Mistake(
         "floats for word numbers",
