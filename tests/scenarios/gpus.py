@@ -91,13 +91,20 @@ def settings() -> dict[str, list[int]]:
     private = torch._C
     _called(lambda: models.scaled(x, y))  # before, torch has no order of its own
     order = private._get_sdp_priority_order()
+    precision = torch.backends.cuda.matmul.fp32_precision
+
+    def put_tf32(allowed: bool) -> None:
+        private._set_cublas_allow_tf32(allowed)
+        if not allowed:  # for torch 2.15, not the same as never to have said so
+            torch.backends.cuda.matmul.fp32_precision = precision
+
     ways: dict[str, tuple[Callable[[Any], None], Any, Any]] = {
         "flash": (private._set_sdp_use_flash, False, True),
         "order": (private._set_sdp_priority_order, order[::-1], order),
         "sums": (private._set_math_sdp_allow_fp16_bf16_reduction, True, False),
         "third": (private._set_sdp_use_fa3, not (fa3 := private._get_fa3_sdp_enabled()), fa3),
         "cudnn": (private._set_cudnn_enabled, False, True),
-        "tf32": (private._set_cublas_allow_tf32, True, False),
+        "tf32": (put_tf32, True, False),
         "autocast": (partial(torch.set_autocast_enabled, "cuda"), True, False),
     }
     seen = {}
