@@ -47,6 +47,9 @@ NAMES = {
     ),
     "whether a graph may be empty": ("torch._dynamo.config:allow_empty_graphs",),
     "what made a tensor, in words": ("torch._inductor.ir:ExternKernel.get_op_name",),
+    "all steps of an LSTM layer": ("torch._decomp.decompositions:one_layer_lstm",),
+    "all steps of another recurrent layer": ("torch._decomp.decompositions:one_layer_rnn",),
+    "a step of a GRU": ("torch._decomp.decompositions:gru_cell",),
 }
 
 # What dynamo, AOTAutograd or inductor does in another way -> our name for each way, that of the newest

@@ -117,13 +117,14 @@ def _compile(self: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
         sys.setprofile(before)
 
 
-_TORCHS_OPERATORS = {"aten", "higher_order", "prim", "prims"}
+# torch's, and ours: a backend puts something else in the place of these before a graph is compiled.
+_NO_PROGRAMS = {"aten", "higher_order", "prim", "prims", "hatch_precompile"}
 
 
 def _dispatch(self: Any, operator: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
     """Of an operator of others the graph has what its schema says: default values, what it changes; and what
     its functions for shapes and gradients do. Those that only a backward needs run when nobody watches."""
-    if operator.namespace not in _TORCHS_OPERATORS:
+    if operator.namespace not in _NO_PROGRAMS:
         assumed().operators[str(operator)] = str(operator._schema)
         for function in (*_for_shapes(operator), *_for_gradients(sys._getframe(1))):
             _add(function)

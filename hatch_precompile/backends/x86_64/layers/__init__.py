@@ -17,9 +17,9 @@
   (winograd.py): Winograd's algorithm. A variant without AVX-512 leaves them to oneDNN on a processor with it.
 - depthwise convolutions of float32, and with fixed weights those by 1 x 1 filters (convolutions.py), with
   AVX-512 in the variant: our own functions, which with fixed weights do what follows them, too.
-- LSTM layers of float32 (recurrent.py): the inputs' product is a layer like any other, for all steps at once;
-  the steps are one call of our own function. Of weights that are read, those of the states are packed at each
-  call.
+- LSTM and GRU layers of float32 (recurrent.py): the inputs' product is a layer like any other, for all steps
+  at once; the steps are one call of our own function. Of weights that are read, those of the states are
+  packed at each call.
 - convolutions with read weights (memory_format.py): as they lie, if the weights are twice as many as the
   images' numbers.
 - `float32-matmul-precision = "medium"` (matmul_precision.py): factors rounded to bfloat16 in variants that
