@@ -116,6 +116,14 @@ WAYS: dict[str, dict[str, tuple[str, ...]]] = {
         "tp_iter_impl": (f"{_VARIABLES}.dicts:ConstDictVariable.tp_iter_impl",),
         "call_method": (f"{_VARIABLES}.dicts:ConstDictVariable.debug_repr",),
     },
+    "a resume function with free variables": {
+        "a factory": ("torch._dynamo.output_graph:OutputGraph.install_resume_function_global",),
+        "its code": (
+            "torch._dynamo.output_graph:OutputGraph.install_global_unsafe",
+            "torch._dynamo.codegen:PyCodegen.make_function_with_closure",
+            "torch._dynamo.eval_frame:skip_code",
+        ),
+    },
     "why a frame is skipped": {
         "a reason": ("torch._dynamo.convert_frame:ConvertFrameReturn.skip_reason",),
         "an exception": ("torch._dynamo.exc:SkipFrame.__init__",),

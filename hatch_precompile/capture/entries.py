@@ -45,6 +45,7 @@ from hatch_precompile.records import (
 from hatch_precompile.runtime import references
 from hatch_precompile.tracing import (
     NO_OPERATIONS,
+    RESUME_FUNCTIONS,
     FrameTrace,
     changes_grad_mode,
     graph_break_reasons,
@@ -228,7 +229,7 @@ class Entries:
         resumes = {
             name: self._resume_number(value)
             for name, value in trace.injected.items()
-            if name.startswith("__resume_at")
+            if name.startswith(RESUME_FUNCTIONS)
         }
         self.changes_grad_mode |= changes_grad_mode([trace.code, *trace.traced])
         tree = self.recorder.tree(trace.root)

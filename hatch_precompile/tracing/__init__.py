@@ -37,13 +37,14 @@ from hatch_precompile.tracing.dynamo import (
     pytree_registry,
     random_calls,
     relational_guards,
-    resume_function,
     tracing_frames,
     wants_fullgraph,
 )
+from hatch_precompile.tracing.resume_functions import RESUME_FUNCTIONS, resume_function
 
 __all__ = [
     "NO_OPERATIONS",
+    "RESUME_FUNCTIONS",
     "Asked",
     "Call",
     "Assumed",

@@ -22,6 +22,7 @@ from hatch_precompile.tracing.assumptions.calls import assumed_constants
 from hatch_precompile.tracing.assumptions.notes import Assumed, assumed_in
 from hatch_precompile.tracing.assumptions.patches import watching_assumptions
 from hatch_precompile.tracing.numbers import conditions_on_numbers
+from hatch_precompile.tracing.resume_functions import bound_as_factories
 
 __all__ = [
     "NO_OPERATIONS",
@@ -49,7 +50,6 @@ __all__ = [
     "pytree_registry",
     "random_calls",
     "relational_guards",
-    "resume_function",
     "tracing_frames",
     "wants_fullgraph",
 ]
@@ -314,6 +314,7 @@ def tracing_frames(
             patch.object(CheckFunctionManager, "__init__", build_guards),
             patch.object(convert_frame, "_compile", compile_and_watch),
             watching_assumptions(),
+            bound_as_factories(),
         ):
             yield
     finally:
@@ -414,14 +415,3 @@ def random_calls(value: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]
     function, _ = compiled_graph(value)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     return list(cells["random_calls"].cell_contents)
-
-
-def resume_function(value: Any) -> tuple[CodeType, str]:
-    """The code and the module of a resume function, as dynamo bound it in a frame's globals.
-
-    One with free variables is bound as a factory that takes the closure.
-    """
-    if value.__code__.co_name == "_make_fn":
-        cells = dict(zip(value.__code__.co_freevars, value.__closure__, strict=True))
-        return cells["code"].cell_contents, cells["f_globals"].cell_contents["__name__"]
-    return value.__code__, value.__globals__["__name__"]
