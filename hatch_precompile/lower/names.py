@@ -245,6 +245,8 @@ class Namer:
             if attribute(thing, "__code__") is value:
                 yield module, (*way, ("a", "__code__"))
                 return
+            if type(thing) is MethodType:  # of a class method
+                queue.append((thing.__func__, (*way, ("a", "__func__"))))
             wrapped = attribute(thing, "__wrapped__")
             if wrapped is not None:
                 queue.append((wrapped, (*way, ("a", "__wrapped__"))))
