@@ -22,6 +22,8 @@ _ADVICE = (
     *("Set TORCHDYNAMO_VERBOSE", "set TORCH_LOGS", "Hint: Please report an issue", "Developer debug context"),
     *("For more details about this", "You can suppress this exception", "Hint: Your code may result in an"),
 )
+# What a C++ compiler puts before its errors: by which headers it came there.
+_INCLUDED = re.compile(r"\s*(In file included )?from \S+:\d+[:,\d]*$")
 _WHAT_HELPS = (
     "Put torch.compiler.disable on what is called there. What only a first call does, such as to fill a "
     "cache, `samples` can do before, by a call."
@@ -123,7 +125,8 @@ def _words(root: BaseException, error: BaseException) -> list[str]:
     kind = type(root).__name__
     text = str(root).partition("from user code:")[0].partition(_OF_GRAPH)[0] or str(error)
     lines = [line for line in text.strip().splitlines() if line.strip()]
-    first, *more = [line for line in lines if not line.strip().startswith(_ADVICE)] or [""]
+    lines = [line for line in lines if not line.strip().startswith(_ADVICE) and not _INCLUDED.match(line)]
+    first, *more = lines or [""]
     refused = _REFUSED.search(text)
     if refused is not None:  # an operator, for what is known of its arguments while tracing
         return [f"{refused[1]}: {refused[2]}"]

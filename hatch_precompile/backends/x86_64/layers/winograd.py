@@ -110,6 +110,10 @@ def _channels_last(shape: Sequence[Any]) -> list[Any]:
 
 def _filters_of(points: Any) -> Any:
     """The filters whose points these are."""
+    from torch._inductor.lowering import lowerings
+
+    settings = {"dtype": torch.int64, "device": points.get_device(), "requires_grad": False}
+    numbers = lowerings[torch.ops.prims.iota.default](3, start=0, step=1, **settings)
     for dimension in (0, 1):
         one, two, three, four = (
             lowered(
@@ -117,7 +121,12 @@ def _filters_of(points: Any) -> Any:
             )
             for number in range(4)
         )
-        points = lowered(aten.cat, [one, lowered(aten.sub, two, three, overload="Tensor"), four], dimension)
+        # Not aten.cat, which in torch 2.11 looks at the arguments of the node.
+        place = lowered(aten.view, numbers, [3 if each == dimension else 1 for each in range(5)])
+        is_first, is_second = (lowered(aten.eq, place, number, overload="Scalar") for number in (0, 1))
+        middle = lowered(aten.sub, two, three, overload="Tensor")
+        behind = lowered(aten.where, is_second, middle, four, overload="self")
+        points = lowered(aten.where, is_first, one, behind, overload="self")
     _, _, panels, channels, columns = points.get_size()
     transposed = lowered(aten.permute, points, [2, 4, 3, 0, 1])
     return lowered(aten.view, transposed, [panels * columns, channels, 3, 3])
