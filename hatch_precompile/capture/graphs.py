@@ -21,9 +21,9 @@ from hatch_precompile.inductor import CompiledGraph, compile_graph
 from hatch_precompile.lower.dependencies.writer import Memory
 from hatch_precompile.lower.graphs import write_graph
 from hatch_precompile.records import GraphRecord
-from hatch_precompile.tracing import compiled_graph, input_sources
+from hatch_precompile.tracing import compiled_graph, input_sources, last_line
 
-__all__ = ["Graphs"]
+__all__ = ["Graphs", "as_traced"]
 
 
 @dataclass
@@ -59,6 +59,8 @@ class Graphs:
             if self.of_first is None
             else self._uncompiled(number, gm, self.of_first)
         )
+
+        function = as_traced(function, gm, example_inputs)
 
         def run(*args: Any) -> Any:
             return function(*args)
@@ -152,6 +154,26 @@ class Graphs:
         ]
         function = backend(self.variants[0].backend).compiler().uncompiled(*values)
         return lambda *args: function(list(args))
+
+
+def as_traced(function: Callable[..., Any], gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """A function that calls another, and raises Unsupported where a tensor is of another type than the graph
+    was traced for: torch 2.14 calls graphs so with numbers that `random` drew, and its code reads others."""
+    types = [each.dtype if isinstance(each, torch.Tensor) else None for each in example_inputs]
+    place = next(filter(None, (last_line(node.stack_trace or "") for node in gm.graph.nodes)), "")
+
+    def call(*args: Any) -> Any:
+        for given, expected in zip(args, types, strict=False):
+            if isinstance(given, torch.Tensor) and given.dtype != expected:
+                own = f"torch {torch.__version__}"
+                raise Unsupported(
+                    f"{own} calls a graph with {given.dtype} that it traced for {expected}",
+                    place,
+                    "Draw random numbers outside of the target, or build with another version of torch.",
+                )
+        return function(*args)
+
+    return call
 
 
 def _graph(value: Any) -> tuple[str, int] | None:

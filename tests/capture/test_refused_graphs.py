@@ -6,6 +6,7 @@ docs/limits.md lists the reasons, with the tests here. Nothing is compiled: what
 from __future__ import annotations
 
 import inspect
+import operator
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,8 @@ import pytest
 import torch
 from torch._inductor.exc import InductorError
 
-from hatch_precompile.errors import BuildError
+from hatch_precompile.capture.graphs import as_traced
+from hatch_precompile.errors import BuildError, Unsupported
 from hatch_precompile.inductor import CompiledGraph, compile_graph
 from hatch_precompile.inductor.autograd import Wrappers
 from hatch_precompile.lower.graphs import write_graph
@@ -205,3 +207,18 @@ def test_a_constant_that_is_not_in_main_memory(tmp_path: Path) -> None:
     graph = CompiledGraph(GraphRecord(), {}, {}, {"c": torch.empty(2, device="meta")}, {}, "")
     with pytest.raises(BuildError, match=r"^a constant of a graph is on meta, which no backend has$"):
         write_graph(graph, tmp_path, "0")
+
+
+def test_a_graph_that_is_given_another_type_than_it_was_traced_for() -> None:
+    gm = torch.fx.symbolic_trace(lambda x, drawn: x * drawn)
+    gm.graph.find_nodes(op="call_function", target=operator.mul)[
+        0
+    ].stack_trace = '  File "model.py", line 3, in forward\n    return x * drawn'
+    call = as_traced(gm, gm, [torch.ones(2), torch.tensor(0.5)])
+    assert torch.equal(call(torch.ones(2), torch.tensor(0.25)), torch.full((2,), 0.25))
+    with pytest.raises(Unsupported) as refused:
+        call(torch.ones(2), torch.tensor(0.25, dtype=torch.float64))
+    first, place, advice = str(refused.value).splitlines()
+    assert first.endswith(" calls a graph with torch.float64 that it traced for torch.float32")
+    assert place == "  at model.py:3 in forward"
+    assert advice.startswith("  Draw random numbers outside of the target")
