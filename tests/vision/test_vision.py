@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.conftest import Site, build_entrypoints, made_once
 
@@ -37,9 +38,11 @@ LENGTHS = {
     "0": {"name": "batch", "min": 2, "max": 32},
     "2": {"name": "length", "min": 4, "max": 100_000},
 }
+HALVES = table("halves_read", "Halves", "one_picture", sized(height=(8, 512), width=(8, 512)))
 TABLES = [
     table("residual_fixed", "Residual", "pictures", WHOLE, weights="fixed"),
-    table("halves_read", "Halves", "one_picture", sized(height=(8, 512), width=(8, 512))),
+    # Torch 2.11 tells apart what halves give and leave, once more at each of them.
+    *([] if torch.__version__ < (2, 12) else [HALVES]),
     table("depthwise_read", "Depthwise", "rounded_pictures", {**WHOLE, **sized(batch=(2, 64))}),
     table("decoder_read", "Decoder", "small_pictures", sized(batch=(2, 32), height=(2, 64), width=(2, 64))),
     table("waves_read", "Waves", "signals", LENGTHS),

@@ -13,6 +13,7 @@ from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.errors import ConfigError
 from tests.support.graphs import load_graph, other_processors, save_graph
 from tests.support.hardware import about_x86
+from tests.support.layers import require_int_mm
 
 pytestmark = about_x86("products of int8")
 
@@ -57,6 +58,7 @@ def exact(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
 def test_any_count_of_rows_is_exact(tmp_path: Path, name: str, dtype: torch.dtype, processor: str) -> None:
+    require_int_mm(dtype)
     torch.manual_seed(0)
     counts = {"one": 1, "few": 5, "block": 6, "more": 7, "part": 47, "parts": 97}
     several = {key: numbers(m, 300, 137, dtype)["x"] for key, m in counts.items()}

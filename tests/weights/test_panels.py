@@ -13,7 +13,14 @@ from hatch_precompile.backends.x86_64.layers.panels import COLUMNS, FEW_ROWS, FE
 from hatch_precompile.backends.x86_64.levels import Instructions
 from hatch_precompile.inductor import compiling
 from tests.support.hardware import about_x86
-from tests.support.layers import CAPABILITIES, compiled, in_the_other_way, multiplied_by_onednn, variant
+from tests.support.layers import (
+    CAPABILITIES,
+    compiled,
+    in_the_other_way,
+    multiplied_by_onednn,
+    require_int_mm,
+    variant,
+)
 
 pytestmark = about_x86("layers")
 
@@ -167,6 +174,7 @@ def test_integers_are_exact(name: str, inner: int, outer: int, dtype: torch.dtyp
         FEW_ROWS,
         *([33, 70, FEW_ROWS_OF_AVX512] if Instructions(of.requires).has_vnni else []),
     ]
+    require_int_mm(dtype)
     counts += [200] if Instructions(of.requires).has_tiles else []
     least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
     model = Integers(inner, outer)
@@ -293,7 +301,7 @@ def test_a_graph_that_gets_a_python_wrapper_agrees(monkeypatch: pytest.MonkeyPat
     cases: list[tuple[nn.Module, torch.Tensor]] = [
         (Rows(300, 137), torch.randn(5, 300)),
         (Rows(300, 137), torch.randn(50, 300)),
-        (Integers(300, 137), torch.randint(0, 256, (20, 300), dtype=torch.uint8)),
+        (Integers(300, 137), torch.randint(-128, 128, (20, 300), dtype=torch.int8)),
         (Layer(300, 137, bias=True).bfloat16(), torch.randn(5, 300, dtype=torch.bfloat16)),
     ]
     for model, x in cases:

@@ -51,12 +51,14 @@ def looks_at_the_clock(x):
     return y / before, time.perf_counter() >= before
 
 
-@program
-def draws_a_number_between_graphs(x):
-    drawn = random.random()
-    y = x * drawn
-    torch._dynamo.graph_break()
-    return y / drawn + x
+if not (2, 14) <= torch.__version__ < (2, 15):  # 2.14 computes with other numbers than those drawn
+
+    @program
+    def draws_a_number_between_graphs(x):
+        drawn = random.random()
+        y = x * drawn
+        torch._dynamo.graph_break()
+        return y / drawn + x
 
 
 if torch.__version__ < (2, 15):  # which breaks the graph there
@@ -176,11 +178,13 @@ def doubled_rows(x):
         yield row * 2
 
 
-@program
-def breaks_after_a_generator(x):
-    first, *rest = doubled_rows(x)
-    say("generated")
-    return first * 2, rest
+if torch.__version__ >= (2, 12):  # 2.11 gives a tuple for the list
+
+    @program
+    def breaks_after_a_generator(x):
+        first, *rest = doubled_rows(x)
+        say("generated")
+        return first * 2, rest
 
 
 # -- transforms inside of what is compiled -------------------------------------------------------
@@ -218,7 +222,7 @@ def nearer_is_better(score, batch, head, query, key):
 @program
 def attends_in_its_own_way(x):
     q = x.sum() + torch.arange(2 * 32 * 16.0).reshape(1, 2, 32, 16) / 1000
-    return flex_attention(q, q, q, score_mod=nearer_is_better)
+    return flex_attention(q, q.flip(2), q * 2, score_mod=nearer_is_better)
 
 
 # -- effects -------------------------------------------------------------------------------------
