@@ -248,6 +248,20 @@ def test_a_gru_of_fixed_weights_among_layers_that_are_trained() -> None:
     assert all(FUNCTIONS["gru"] in library.read_bytes() for library in graph.libraries.values())
 
 
+def test_a_gru_in_a_transform_of_torch_func_is_traced_step_by_step() -> None:
+    torch.manual_seed(0)
+    gru, x = nn.GRU(8, 24).requires_grad_(False), torch.randn(6, 3, 8)
+
+    def both(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        gradient = torch.func.grad(lambda x: gru(x)[0].sum())(x)
+        return gradient, torch.func.jvp(lambda x: gru(x)[0], (x,), (torch.ones_like(x),))
+
+    torch._dynamo.reset()
+    with settings_of_a_build():
+        found = torch.compile(both, backend="aot_eager", fullgraph=True)(x)
+    torch.testing.assert_close(found, both(x))
+
+
 @pytest.mark.parametrize("kind", ["bfloat16", "autocast", "float64"])
 def test_other_grus_are_traced_step_by_step(kind: str) -> None:
     torch.manual_seed(0)

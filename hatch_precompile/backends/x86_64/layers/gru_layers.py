@@ -1,8 +1,8 @@
 """GRU layers as one operator of ours, from the trace on to where the steps are made (recurrent.py).
 
 torch knows no such operator: it traces step by step, for one number of steps, and the graph has a dozen
-operations for each. This one is traced for any number of steps. What gets gradients, and all but float32 on a
-CPU, is traced as torch does.
+operations for each. This one is traced for any number of steps. What gets gradients or is in a transform of
+torch.func, and all but float32 on a CPU, is traced as torch does.
 Seen in torch 2.11.0 to 2.15.0 (`one_layer_rnn` and `gru_cell` in torch/_decomp/decompositions.py).
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 
 __all__ = ["GRU_LAYER", "gru_layers_whole"]
 
@@ -62,9 +63,11 @@ def gru_layers_whole() -> Iterator[None]:
 
 def _can_be_whole(x: Any, hidden: Any, weights: Sequence[Any]) -> bool:
     tensors = [x, hidden, *weights]
+    if not is_fake(x):  # eager code under forward-mode gradients comes here, too
+        return False
     if any(each.dtype != torch.float32 or each.device.type != "cpu" for each in tensors):
         return False
-    if torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled("cpu") or any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)):
         return False
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         return False
