@@ -24,6 +24,8 @@ _ADVICE = (
 )
 # What a C++ compiler puts before its errors: by which headers it came there.
 _INCLUDED = re.compile(r"\s*(In file included )?from \S+:\d+[:,\d]*$")
+# What it, an assembler or a linker says where it fails; all else are warnings, and notes to them.
+_FAILED = re.compile(r"\b(error|failed): ")
 _WHAT_HELPS = (
     "Put torch.compiler.disable on what is called there. What only a first call does, such as to fill a "
     "cache, `samples` can do before, by a call."
@@ -127,6 +129,8 @@ def _words(root: BaseException, error: BaseException) -> list[str]:
     lines = [line for line in text.strip().splitlines() if line.strip()]
     lines = [line for line in lines if not line.strip().startswith(_ADVICE) and not _INCLUDED.match(line)]
     first, *more = lines or [""]
+    if kind == "CppCompileError":  # its warnings may be more than are shown
+        more.sort(key=lambda line: _FAILED.search(line) is None)
     refused = _REFUSED.search(text)
     if refused is not None:  # an operator, for what is known of its arguments while tracing
         return [f"{refused[1]}: {refused[2]}"]
