@@ -45,6 +45,7 @@ NAMES = {
     "what is called when a frame is traced": (
         "torch._dynamo.output_graph:OutputGraph.run_compiler_collective",
     ),
+    "what takes a NULL off the stack": ("torch._dynamo.codegen:PyCodegen.pop_null",),
     "whether a graph may be empty": ("torch._dynamo.config:allow_empty_graphs",),
     "what made a tensor, in words": ("torch._inductor.ir:ExternKernel.get_op_name",),
     "all steps of an LSTM layer": ("torch._decomp.decompositions:one_layer_lstm",),

@@ -22,7 +22,7 @@ from hatch_precompile.tracing.assumptions.calls import assumed_constants
 from hatch_precompile.tracing.assumptions.notes import Assumed, assumed_in
 from hatch_precompile.tracing.assumptions.patches import watching_assumptions
 from hatch_precompile.tracing.numbers import conditions_on_numbers
-from hatch_precompile.tracing.resume_functions import bound_as_factories
+from hatch_precompile.tracing.resume_functions import portable_breaks
 
 __all__ = [
     "NO_OPERATIONS",
@@ -314,7 +314,7 @@ def tracing_frames(
             patch.object(CheckFunctionManager, "__init__", build_guards),
             patch.object(convert_frame, "_compile", compile_and_watch),
             watching_assumptions(),
-            bound_as_factories(),
+            portable_breaks(),
         ):
             yield
     finally:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, NoneType
 from typing import Any
 from unittest.mock import patch
 
-from hatch_precompile.torch_versions import way
+from hatch_precompile.torch_versions import torch_name, way
 
-__all__ = ["RESUME_FUNCTIONS", "bound_as_factories", "resume_function"]
+__all__ = ["RESUME_FUNCTIONS", "portable_breaks", "resume_function"]
 
 RESUME_FUNCTIONS = ("__resume_at", "__comprehension_")
 """What their names begin with. Since Python 3.12 a comprehension is in the code of its function: where the
@@ -32,12 +32,35 @@ def resume_function(value: Any) -> tuple[CodeType, str]:
 
 
 @contextlib.contextmanager
-def bound_as_factories() -> Iterator[None]:
+def portable_breaks() -> Iterator[None]:
+    """Have dynamo write, where a graph breaks, what another process can run."""
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(_nulls_popped_by_a_type())
+        if way("a resume function with free variables") != "a factory":
+            patches.enter_context(_bound_as_factories())
+        yield
+
+
+@contextlib.contextmanager
+def _nulls_popped_by_a_type() -> Iterator[None]:
+    """A NULL leaves the stack with a call of what gives None: NoneType, in place of a function of dynamo's
+    that has no name."""
+    of_dynamo = torch_name("what takes a NULL off the stack")
+
+    def pop_null(self: Any) -> Any:
+        _, *call = of_dynamo(self)
+        return [self.create_load_const_unchecked(NoneType), *call]
+
+    from torch._dynamo.codegen import PyCodegen
+
+    with patch.object(PyCodegen, "pop_null", pop_null):
+        yield
+
+
+@contextlib.contextmanager
+def _bound_as_factories() -> Iterator[None]:
     """Have torch 2.11, too, call a factory for a resume function with free variables. By itself it binds the
     code, which nothing reads, and has it once more among the constants of what calls it."""
-    if way("a resume function with free variables") == "a factory":
-        yield
-        return
     from torch._dynamo.bytecode_transformation import create_call_function
     from torch._dynamo.codegen import PyCodegen
     from torch._dynamo.output_graph import OutputGraph

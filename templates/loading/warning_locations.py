@@ -48,16 +48,15 @@ def _warn(
     if not (isinstance(kind, type) and issubclass(kind, Warning)):
         _warnings.warn(message, category)  # raises
     frame = _frame(stacklevel, skip_file_prefixes)
-    named = sys.__dict__ if frame is None else frame.f_globals
-    if frame is None:
-        file, line = ("<sys>", 0) if sys.version_info >= (3, 12) else ("sys", 1)
-    else:
-        file, line = frame.f_code.co_filename, frame.f_lineno
+    if frame is None:  # beyond the first call: what stands in for its file differs between Pythons
+        _warnings.warn(message, kind, sys.maxsize, source)
+        return
+    named = frame.f_globals
     warnings.warn_explicit(
         message,
         kind,
-        file,
-        line,
+        frame.f_code.co_filename,
+        frame.f_lineno,
         named.get("__name__") or "<string>",
         named.setdefault("__warningregistry__", {}),
         None,

@@ -362,6 +362,7 @@ class TestConstants:
             torch,
             torch.nn.Linear.forward,
             torch.nn.Linear.forward.__code__,
+            torch.nn.Embedding.from_pretrained.__code__,  # of a class method
             torch.strided,
             vars(builtins),
         ],

@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import functools
 import random
+import sys
 import time
 
 import numpy
@@ -171,6 +172,32 @@ def breaks_before_a_loop(x):
     for _ in range(2):
         x = x * 2
     return x
+
+
+@program
+def breaks_inside_a_function_with_a_closure(x):
+    scale = x.sum()
+
+    def scaled(y):
+        y = y * 2
+        say("inside")
+        return y * scale
+
+    return scaled(x) + scaled(x * 2)
+
+
+def said_and_doubled(x):
+    say("row")
+    return x * 2
+
+
+if sys.version_info >= (3, 12):  # before, it is a function with a loop, and a build refuses it
+
+    @program
+    def breaks_in_a_comprehension(x):
+        y = x * 2
+        rows = [said_and_doubled(y) for _ in range(1)]
+        return rows[0] + y
 
 
 def doubled_rows(x):
