@@ -41,12 +41,13 @@ from hatch_precompile.entrypoints.samples import samples_of
 from hatch_precompile.entrypoints.workload import recorded_calls
 from hatch_precompile.errors import BuildError, CaptureError, Unsupported
 from hatch_precompile.events import Event
-from hatch_precompile.inductor import Numbers, capture_settings
+from hatch_precompile.inductor import capture_settings
 from hatch_precompile.lower.guards.builder import user_line
 from hatch_precompile.records import CAPTURE, Capture, Case
 from hatch_precompile.reuse.cache_key import made_from, sources_of, what_has_changed
 from hatch_precompile.runtime import RUNTIME_PACKAGE, callers
 from hatch_precompile.tracing import compiling_with, forget, tracing_frames
+from hatch_precompile.tracing.any_value import AnyValue
 from hatch_precompile.tracing.guardtree import GuardNode
 from hatch_precompile.tracing.set_orders import name_of_set
 
@@ -149,22 +150,22 @@ class _Session:
                 graphs_expected=len(samples) * self.request.captures,
                 numbers=self.entrypoint.dynamic_numbers,
                 headers=self.request.headers,
-            ) as numbers,
+            ) as values,
             self.entries.recorder.recording(),
             tracing_frames(self.entries.on_frame, self.entries.on_skip),
             compiling_with(self.graphs.compiled),
         ):
             compiled = {id(target): target.compiled(self.graphs.compiled) for target in targets}
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
-                numbers.next_sample()
+                values.next_sample()
                 self.entries.changes_grad_mode = False
                 self._run_until_settled(target, compiled[id(target)], sample)
                 self._run_with_gradients(target, compiled[id(target)], sample)
-            self._run_workload_compiled(numbers)
+            self._run_workload_compiled(values)
             cases = []
             for self.sample, (target, sample) in enumerate(zip(targets, samples, strict=True)):
-                numbers.next_sample()
-                cases += self._in_all_sizes(target, compiled[id(target)], sample)
+                values.next_sample()
+                cases += self._in_all_sizes(target, compiled[id(target)], sample, values)
         return cases
 
     def _place(self, targets: Sequence[Target]) -> None:
@@ -252,12 +253,14 @@ class _Session:
         self.unsettled.add(self.sample)
         return made
 
-    def _in_all_sizes(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> list[Case]:
+    def _in_all_sizes(
+        self, target: Target, compiled: Callable[..., Any], sample: Sample, values: AnyValue
+    ) -> list[Case]:
         """Make the entries that a sample's declared sizes need beside those of its own."""
 
         def call(sample: Sample) -> int:
             made, self.at = self.entries, in_words(sample.resized)
-            skipped = dict(made.skipped)
+            skipped, values.resized = dict(made.skipped), True
             try:
                 return self._run_until_settled(target, compiled, sample)
             except BuildError:
@@ -265,12 +268,15 @@ class _Session:
                 made.failure, made.skipped = None, skipped
                 raise
             finally:
-                self.at = ""
+                self.at, values.resized = "", False
 
         def note(text: str) -> None:
             self.report(Event(step="note", text=f"{self._label()} {text}"))
 
-        return Cases(self.entrypoint, self.entries.regions, call, note).serve(self.sample, target, sample)
+        made = self.entries
+        in_pieces = len(made.frames) > 1 or bool(made.skipped)
+        cases = Cases(self.entrypoint, made.regions, call, note, in_pieces=in_pieces)
+        return cases.serve(self.sample, target, sample)
 
     def _run_with_gradients(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> None:
         """What enters `no_grad` itself is called with gradients on, and has entries for that, too. Not what
@@ -284,7 +290,7 @@ class _Session:
             self.with_gradients.append(self.sample)
             self._run_until_settled(target, compiled, with_gradients)
 
-    def _run_workload_compiled(self, numbers: Numbers) -> None:
+    def _run_workload_compiled(self, values: AnyValue) -> None:
         """Run the workload once more, each call compiled, and make entries for calls that have none: what an
         earlier call has returned may be other than what eager code returns, a tensor of other strides.
         """
@@ -299,7 +305,7 @@ class _Session:
             target, compiled = targets[id(sample.owner)]
             with torch.compiler.set_stance("default"):
                 self.sample = self.samples
-                numbers.next_sample()
+                values.next_sample()
                 if self._entries_made(target, compiled, self._copied(sample)):
                     self.samples += 1
                     text = f"{self._label()}: a call of the workload where those before it are compiled"

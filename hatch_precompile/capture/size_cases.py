@@ -4,6 +4,9 @@ is called in others.
 A trace asks questions about sizes, and an entry serves the sizes with the sample's answers: on one side of an
 `if`, images that are more than one pixel at the end, two and more. Sizes on the other side become a call of
 their own, and its entry one more of the entrypoint. What cannot be served is said, or stops the build.
+
+Where not all that runs is compiled, what is not gives tensors and numbers to what is, and nobody has declared
+their sizes. What is another one where the sample is called in other sizes is traced for any.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ __all__ = ["Cases", "Region"]
 # Entries that one sample may get beside its own.
 _MOST = 12
 
+# Calls in sizes near the sample's, of which one needs no entry of its own any more.
+_MOST_NEAR = 3
+
 # Calls in which the model itself raises, after which no more sizes are tried.
 _MOST_RAISED = 24
 
@@ -53,6 +59,7 @@ class Cases:
 
     regions: of each frame those of its entries, to which a call adds
     call: calls a sample until nothing new comes of it; gives the number of new entries, raises BuildError
+    in_pieces: whether not all that runs is one graph
     """
 
     def __init__(
@@ -61,11 +68,14 @@ class Cases:
         regions: dict[CodeType, list[Region]],
         call: Callable[[Sample], int],
         note: Callable[[str], None],
+        *,
+        in_pieces: bool,
     ) -> None:
         self.entrypoint = entrypoint
         self.regions = regions
         self.call = call
         self.note = note
+        self.in_pieces = in_pieces
 
     def serve(self, number: int, target: Target, sample: Sample) -> list[Case]:
         """Call a sample in all sizes that need an entry of their own, and at the ends of their ranges.
@@ -75,6 +85,8 @@ class Cases:
         one = _OneSample(self, number, target, sample)
         if one.made_entries():
             one.require_free()
+            if self.in_pieces:
+                one.call_near()
             if one.coverage.ranges and one.may_be_resized():
                 one.close_gaps()
                 one.call_at_ends()
@@ -91,7 +103,7 @@ class _OneSample:
         self.more = 0  # entries
         self.raised: dict[frozenset[SizeCondition], list[Point]] = {}
         self.declared = declared_sizes(of.entrypoint, target, sample)
-        ranges = _ranges(self.declared)
+        ranges = _ranges([each for each in self.declared if _has_an_end(each)])
         varied = {key for each in ranges for key in each.keys}
         others = {each.key: each.size for each in self.declared if each.key not in varied}
         self.coverage = Coverage(ranges, others)
@@ -139,6 +151,39 @@ class _OneSample:
                     "with it.",
                 )
 
+    # -- sizes that nobody has declared --------------------------------------------------------
+
+    def call_near(self) -> None:
+        """Call it in sizes near its own until one needs no new entry: see AnyValue."""
+        ranges = _ranges([each for each in self.declared if each.size > 1])
+        kinds = [type(each.tensor).__name__ for each in self.declared if not resizable(each.tensor)]
+        if ranges and kinds:
+            self.of.note(f"a {kinds[0]} cannot be resized: other sizes may be misses, not all is compiled")
+        if not ranges or kinds:
+            return
+        new = called = 0
+        for point in _near(ranges):
+            sizes = _sizes_at(ranges, point)
+            try:
+                new = self._call(sizes)
+            except BuildError as error:
+                if not self._raised(sizes):
+                    raise self._failed(sizes, error) from None
+                continue
+            called += 1
+            self.more += new
+            if not new or called == _MOST_NEAR:
+                break
+        if not called:
+            self.of.note(
+                "the model itself raises in sizes near these: whether others are served is not known"
+            )
+        elif new and called == _MOST_NEAR:
+            self.of.note(
+                f"each of {called} calls in other sizes made new entries: what is not compiled gives sizes "
+                "that the rest is fixed to, so others may be misses"
+            )
+
     # -- gaps ----------------------------------------------------------------------------------
 
     def close_gaps(self) -> None:
@@ -167,11 +212,11 @@ class _OneSample:
 
     def _close(self, gap: Gap) -> None:
         try:
-            new = self._call(gap.point)
+            new = self._call(self._sizes(gap.point))
         except BuildError as error:
-            raised = self._raised(gap.point)
+            raised = self._raised(self._sizes(gap.point))
             if not raised:
-                raise self._failed(gap, error) from None
+                raise self._failed(self._sizes(gap.point), error, self._because(gap)) from None
             points = self.raised.setdefault(gap.conditions, [])
             if not points:
                 self._say(gap.point, f"the model itself raises {raised}{self._because(gap)}")
@@ -195,18 +240,17 @@ class _OneSample:
         if not found:
             self.coverage.excused.add(gap.conditions)
 
-    def _call(self, point: Point) -> int:
-        sizes = self._sizes(point)
+    def _call(self, sizes: Sizes) -> int:
         new = self.of.call(dataclasses.replace(self.sample, resized=sizes))
         self.cases.append(Case(self.number, sizes))
         return new
 
-    def _raised(self, point: Point) -> str:
+    def _raised(self, sizes: Sizes) -> str:
         """What the model raises in these sizes where nothing is compiled, or nothing."""
         given = resized(
             self.of.entrypoint,
             self.target,
-            dataclasses.replace(copied(self.sample), resized=self._sizes(point)),
+            dataclasses.replace(copied(self.sample), resized=sizes),
         )
         error = raised_eagerly(self.target.call, given)
         if error is None:
@@ -227,11 +271,11 @@ class _OneSample:
                 self._say(point, text)
                 continue
             try:
-                self.more += self._call(point)
+                self.more += self._call(self._sizes(point))
             except BuildError as error:
-                raised = self._raised(point)
+                raised = self._raised(self._sizes(point))
                 if not raised:
-                    raise self._failed(Gap(point, frozenset()), error) from None
+                    raise self._failed(self._sizes(point), error) from None
                 self._say(point, f"the model itself raises {raised}")
 
     def _largest(self) -> Point:
@@ -246,9 +290,7 @@ class _OneSample:
     # -- words ---------------------------------------------------------------------------------
 
     def _sizes(self, point: Point) -> Sizes:
-        return tuple(
-            (each.name, each.before, size) for each, size in zip(self.coverage.ranges, point, strict=True)
-        )
+        return _sizes_at(self.coverage.ranges, point)
 
     def _times(self, point: Point) -> float:
         """How many times as large as the sample a call is, or 1 where it is small."""
@@ -286,20 +328,25 @@ class _OneSample:
             "Declare a smaller range, or change the code there so that it does the same for all sizes.",
         )
 
-    def _failed(self, gap: Gap, error: BuildError) -> Unsupported:
+    def _failed(self, sizes: Sizes, error: BuildError, why: str = "") -> Unsupported:
+        declared = self._declared() or ", ".join(dict.fromkeys(self.names.values()))
         return Unsupported(
-            f"dynamic-shapes declares {self._declared()}, but at {in_words(self._sizes(gap.point))} it "
-            f"cannot be compiled: {error}",
-            self._because(gap).removeprefix("; "),
+            f"dynamic-shapes declares {declared}, but at {in_words(sizes)} it cannot be compiled: {error}",
+            why.removeprefix("; "),
             "Declare a smaller range, or change the code there.",
         )
 
 
+def _has_an_end(declared: DeclaredSize) -> bool:
+    return (declared.dimension.min, declared.dimension.max) != (None, None)
+
+
 def _ranges(declared: Sequence[DeclaredSize]) -> list[Range]:
-    """What was declared with an end, of dimensions whose size in the sample is in the range."""
+    """What was declared, of dimensions whose size in the sample is in the range. Where there is no end, of
+    sizes like the sample's."""
     groups: dict[tuple[str, int], list[DeclaredSize]] = {}
     for each in declared:
-        if each.is_in_range and (each.dimension.min, each.dimension.max) != (None, None):
+        if each.is_in_range:
             groups.setdefault((each.dimension.name, each.size), []).append(each)
     found = []
     for (name, size), of_one in groups.items():
@@ -314,3 +361,27 @@ def _ranges(declared: Sequence[DeclaredSize]) -> list[Range]:
             )
         )
     return [each for each in found if each.low < each.high]
+
+
+def _near(ranges: Sequence[Range]) -> list[Point]:
+    """Sizes near those of the sample, other ones in each range: larger ones, or where these are out of range
+    smaller ones, and the other way round. Some models take even ones alone, or those that eight divides."""
+    changes: list[tuple[Callable[[int], int], Callable[[int], int]]] = [
+        (lambda size: size + 1, lambda size: size - 1),
+        (lambda size: size + 2, lambda size: size - 2),
+        (lambda size: 2 * size, lambda size: size // 2),
+        (lambda size: 3 * size // 2, lambda size: size // 2),
+    ]
+    found: list[Point] = []
+    for change in [*changes, *((smaller, larger) for larger, smaller in changes)]:
+        point = []
+        for each in ranges:
+            sizes = [other(each.before) for other in change]
+            point += [size for size in sizes if max(each.low, 2) <= size <= each.high][:1]
+        if len(point) == len(ranges) and tuple(point) not in found:
+            found.append(tuple(point))
+    return found
+
+
+def _sizes_at(ranges: Sequence[Range], point: Point) -> Sizes:
+    return tuple((each.name, each.before, size) for each, size in zip(ranges, point, strict=True))

@@ -6,6 +6,6 @@ What one kind of hardware has of its own is in backends/. Seen in torch 2.11.0 a
 from __future__ import annotations
 
 from hatch_precompile.inductor.compiling import CompiledGraph, compile_graph
-from hatch_precompile.inductor.settings import Numbers, capture_settings, compiler_settings
+from hatch_precompile.inductor.settings import capture_settings, compiler_settings
 
-__all__ = ["CompiledGraph", "Numbers", "capture_settings", "compile_graph", "compiler_settings"]
+__all__ = ["CompiledGraph", "capture_settings", "compile_graph", "compiler_settings"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,29 +16,9 @@ from hatch_precompile.errors import ConfigError
 from hatch_precompile.inductor.lstm_steps import lstm_steps
 from hatch_precompile.inductor.parallel_regions import regions_for_any_threads
 from hatch_precompile.tracing.any_size.tracing import sizes_as_declared
+from hatch_precompile.tracing.any_value import AnyValue
 
 __all__ = ["capture_settings", "compiler_settings"]
-
-
-class Numbers:
-    """Which numbers dynamo traces for any value: those declared, and those that change by themselves.
-
-    A call of the clock or of `random`, where it breaks a graph, gives another number each time, also where
-    the same sample is called again. `seen`: what each was in this sample's calls so far.
-    """
-
-    def __init__(self, declared: Sequence[str]) -> None:
-        self.sources = {f"L[{name!r}]" for name in declared}
-        self.seen: dict[tuple[Any, str], float] = {}
-
-    def next_sample(self) -> None:
-        """What differs between samples is what the samples are for."""
-        self.seen.clear()
-
-    def are_dynamic(self, code: Any, name: str, value: Any) -> bool:
-        if name in self.sources:
-            return True
-        return type(value) is float and self.seen.setdefault((code, name), value) != value
 
 
 def compiler_settings() -> dict[str, Any]:
@@ -92,13 +71,13 @@ def _without_log(name: str) -> Iterator[None]:
 @contextlib.contextmanager
 def capture_settings(
     options: dict[str, Any], graphs_expected: int, numbers: Sequence[str] = (), headers: str = ""
-) -> Iterator[Numbers]:
+) -> Iterator[AnyValue]:
     """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
 
-    Static unless declared dynamic, as the arguments called `numbers` are, and then for all sizes; no
-    recompile limit; one library per graph with a C++ wrapper, for any number of threads; nothing read from
-    or left in the caches of this machine: compiled headers are kept in the folder `headers`, by all who are
-    given the same.
+    Static unless declared dynamic, as the arguments called `numbers` are, and then for all sizes, or unless
+    what is given says so; no recompile limit; one library per graph with a C++ wrapper, for any number of
+    threads; nothing read from or left in the caches of this machine: compiled headers are kept in the folder
+    `headers`, by all who are given the same.
     """
     import torch._dynamo.config as dynamo_config
     import torch._functorch.config as functorch_config
@@ -109,7 +88,10 @@ def capture_settings(
         dynamo_config.patch(
             enable_cpp_symbolic_shape_guards=False,
             record_runtime_overhead=False,
-            automatic_dynamic_shapes=False,
+            # What changes is decided here, and nothing of it is kept in a file for other processes.
+            automatic_dynamic_shapes=True,
+            automatic_dynamic_local_pgo=False,
+            automatic_dynamic_remote_pgo=False,
             assume_static_by_default=True,
             recompile_limit=10**6,
             accumulated_recompile_limit=10**6,
@@ -143,9 +125,9 @@ def capture_settings(
         regions_for_any_threads(),
         sizes_as_declared(),
         lstm_steps(),
-        _symbolic(symbolic := Numbers(numbers)),
+        _traced_for(values := AnyValue(numbers)),
     ):
-        yield symbolic
+        yield values
 
 
 def _known(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,23 +145,17 @@ def _known(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _symbolic(numbers: Numbers) -> Iterator[None]:
-    """Have dynamo trace these numbers, int or float, for any value, as if it had seen several."""
+def _traced_for(values: AnyValue) -> Iterator[None]:
+    """Have dynamo trace these numbers and sizes for any value, as if it had seen several."""
     import torch.compiler.config as compiler_config
-    from torch._dynamo.pgo import auto_dynamic
     from torch._dynamo.variables import builder
 
-    process = builder.process_automatic_dynamic
+    def process(tx: Any, name: str, entry: Any, **_: Any) -> Any:
+        return values.traced(tx.f_code, name, entry)
 
-    def process_number(tx: Any, name: str, entry: Any, **kwargs: Any) -> Any:
-        seen = process(tx, name, entry, **kwargs)
-        if numbers.are_dynamic(tx.f_code, name, entry.scalar):
-            return dataclasses.replace(seen, scalar=auto_dynamic)
-        return seen
-
-    more = ",".join(filter(None, [compiler_config.dynamic_sources, *sorted(numbers.sources)]))
+    more = ",".join(filter(None, [compiler_config.dynamic_sources, *sorted(values.sources)]))
     with (
-        patch.object(builder, "process_automatic_dynamic", process_number),
+        patch.object(builder, "process_automatic_dynamic", process),
         compiler_config.patch(dynamic_sources=more),
     ):
         yield

@@ -131,6 +131,8 @@ def _refusal(number: int, entry: Entry, beside: Beside, stop: Stop) -> dict[str,
     place = stop.path(check.places[0]) if check.places else ""
     owners = entry.frame.owners
     modes = owners[0].record["mode"] if owners else ["no_grad"]
+    if not any(owner.owns(entry.frame) for owner in owners):
+        place = ""  # no argument of the target's, which is what can be declared
     if check.where:
         reason += f"  ({check.where})"
     return _report_of(

@@ -75,6 +75,34 @@ def printing_if_large(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+@torch.compiler.disable
+def left_alone(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+def given_a_tensor(x: torch.Tensor) -> torch.Tensor:
+    return left_alone(x * 2) * 3
+
+
+def given_a_number(x: torch.Tensor) -> torch.Tensor:
+    rows = len(left_alone(x * 2))
+    return x.new_zeros(2) + rows
+
+
+def given_eights(x: torch.Tensor) -> torch.Tensor:
+    return left_alone(in_eights(x)) * 3
+
+
+def given_what_it_is_fixed_to(x: torch.Tensor) -> torch.Tensor:
+    y = left_alone(x * 2)
+    return y * torch.tensor([[2.0] * y.shape[1]] * y.shape[0])
+
+
+def given_a_row(x: torch.Tensor) -> torch.Tensor:
+    """The model itself takes eight rows alone."""
+    return left_alone(x.view(8, 4)) * 3
+
+
 def eight() -> Iterator[Any]:
     yield (torch.ones(8, 4),)
 
@@ -158,7 +186,12 @@ def captured(
         (branching, eight, row(None, 64), 3, [2, 31, 64]),
         (looping, three, row(1, 4), 4, [1, 2, 4]),
         # Torch 2.15 has a guard of its own that a tensor is not square, and there are four columns.
-        (breaking, eight, row(1, 16), *((4, [1, 16]) if torch.__version__ < (2, 15) else (5, [1, 4, 16]))),
+        (
+            breaking,
+            eight,
+            row(1, 16),
+            *((4, [9, 5, 1, 16]) if torch.__version__ < (2, 15) else (5, [9, 5, 1, 4, 16])),
+        ),
     ],
 )
 def test_it_is_called_where_another_entry_is_needed_and_at_the_ends(
@@ -227,3 +260,30 @@ def test_what_torch_compile_does_not_take_in_other_sizes_stops_the_build(capture
 def test_a_slice_is_a_sample_for_all_slices(captured: Any) -> None:
     capture, _ = captured(plain, slices, x=row(2, 64))
     assert [entry.sample for entry in capture.frames[0].entries] == [0, 1]
+
+
+class TestSizesFromWhatIsNotCompiled:
+    @pytest.mark.parametrize("function", [given_a_tensor, given_a_number])
+    @pytest.mark.parametrize("shape", [row(2, 64), row(1, 12), row()], ids=["a range", "with one", "a name"])
+    def test_they_are_traced_for_any(self, captured: Any, function: Any, shape: Any) -> None:
+        capture, notes = captured(function, eight, x=shape)
+        *_, behind = capture.frames
+        with_one = shape.get("min") == 1
+        assert len(behind.entries) == (3 if with_one else 2)
+        calls = [{name: size for name, _, size in case.sizes} for case in capture.cases]
+        assert calls[:2] == [{"batch": 9, "columns": 5}, {"batch": 10, "columns": 6}]
+        assert not [note for note in notes if "misses" in note]
+
+    def test_sizes_near_it_are_those_that_the_model_takes(self, captured: Any) -> None:
+        capture, notes = captured(given_eights, eight, x=row(8, 64))
+        batches = [size for case in capture.cases for name, _, size in case.sizes if name == "batch"]
+        assert batches[0] == 16
+        assert not [note for note in notes if "misses" in note]
+
+    def test_where_the_rest_is_fixed_to_them_is_said(self, captured: Any) -> None:
+        _, notes = captured(given_what_it_is_fixed_to, eight, x=row())
+        assert notes[-1].startswith("sample 1/1 each of 3 calls in other sizes made new entries: ")
+
+    def test_where_none_can_be_tried_is_said(self, captured: Any) -> None:
+        _, notes = captured(given_a_row, eight, x=row(8, 9))
+        assert "sample 1/1 the model itself raises in sizes near these: " in "\n".join(notes)

@@ -41,6 +41,20 @@ ENTRYPOINTS: list[dict[str, Any]] = [
         "samples": "programs.numbers:samples",
         "dynamic-numbers": ["n", "m", "f"],
     },
+    {
+        "target": "programs.pieces:run",
+        "name": "pieces",
+        "samples": "programs.pieces:samples",
+        "dynamic-shapes": {"x": {"0": {"name": "rows", "min": 1, "max": 64}}},
+    },
+    {
+        "target": "programs.pieces:Skipped",
+        "name": "skipped_pieces",
+        "instance": "programs.pieces:skipped",
+        "samples": "programs.pieces:inputs",
+        "dynamic-shapes": {"x": {"0": "rows"}},
+        "on-skip": "eager",
+    },
     {"target": "programs.warned:run", "name": "warned", "samples": "programs.warned:samples"},
     {
         "target": "programs.modules:Mixed",

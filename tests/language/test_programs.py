@@ -131,6 +131,12 @@ class TestDynamicShapes:
         assert set(self.CASES) == set(shapes.PROGRAMS)
 
 
+def test_sizes_that_what_is_not_compiled_gives_are_served(programs: Site) -> None:
+    """Between two graphs, and in what a skipped function calls; sizes that the build has not called, too."""
+    seen = programs.play("language.calls_in_pieces", sizes=[8, 2, 3, 5, 16, 31, 63, 64])
+    assert seen == {"wrong": [], "misses": {"pieces": 0, "skipped_pieces": 0}, "imported": []}
+
+
 @pytest.mark.parametrize("name", ["counted", "in_one_graph"])
 def test_sizes_and_numbers_that_only_the_data_tells(programs: Site, name: str) -> None:
     """With dynamo's settings made where the samples are, and with fullgraph = true."""

@@ -13,7 +13,7 @@ import probe
 import programs
 import torch
 from observing import close, hits, imported, misses, observed, plain, status
-from programs import calls, modules, numbers, shapes, warned
+from programs import calls, modules, numbers, pieces, shapes, warned
 
 
 def each_program() -> dict[str, Any]:
@@ -121,6 +121,26 @@ def calls_with_sizes(cases: dict[str, list[tuple[int, int]]]) -> dict[str, Any]:
             served = hits("shapes") > before
             seen[name].append([served, close(ours, _result(shapes.PROGRAMS[name], x, y))])
     return {"seen": seen, "imported": imported()}
+
+
+def calls_in_pieces(sizes: list[int]) -> dict[str, Any]:
+    """What differs from eager code, and the misses, of calls whose sizes no declaration tells."""
+    wrong: list[Any] = []
+    skipped = pieces.skipped()
+    for size in sizes:
+        x = torch.randn(size, 4)
+        for name, program in pieces.PROGRAMS.items():
+            if not close(observed(pieces.run, name, x)[0], observed(program, x)[0]):
+                wrong.append([name, size])
+        before = hits("skipped_pieces")
+        with torch.no_grad():
+            ours = skipped(x)
+            served = hits("skipped_pieces") - before
+            eager = pieces.left_alone(skipped.layer(pieces.left_alone(x)).relu())
+            if served != 2 or not close(plain(ours), plain(skipped.layer(eager).relu())):
+                wrong.append(["skipped", size, served])
+    found = {name: misses(name) for name in ("pieces", "skipped_pieces")}
+    return {"wrong": wrong, "misses": found, "imported": imported()}
 
 
 def explanations_of_one_tensor_in_two_places() -> list[list[str]]:

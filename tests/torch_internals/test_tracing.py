@@ -147,9 +147,11 @@ class TestTracing:
 
         assert builder.auto_dynamic is pgo.auto_dynamic
         assert parameters(builder.process_automatic_dynamic)[:2] == ["tx", "name"]
-        assert "scalar" in {spec.name for spec in dataclasses.fields(pgo.FrameStateSizeEntry)}
         process = builder.process_automatic_dynamic
+        fields = {spec.name for spec in dataclasses.fields(pgo.FrameStateSizeEntry)}
+        assert {"scalar", "size"} <= fields
         with inductor.capture_settings({}, 1, numbers=["n"]):
+            assert not torch._dynamo.config.automatic_dynamic_local_pgo
             assert torch.compiler.config.dynamic_sources == "L['n']"
             assert builder.process_automatic_dynamic is not process
         assert torch.compiler.config.dynamic_sources == ""
