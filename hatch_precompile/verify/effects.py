@@ -44,6 +44,9 @@ _SMALL = 1 << 16
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _NAMES = ("module", "qualname")
 _NAMED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+# Values, of which one and the same may be in many places where eager code makes one for each.
+_VALUES = (torch.device, torch.dtype, torch.layout, torch.memory_format)
+_IMMUTABLE = (tuple, frozenset, torch.Size)
 # They remember whether they were asked, which is nothing of the program's.
 _ASIDE = (logging.Logger, logging.Handler)
 _OF_MODULES = {*torch.nn.Module().__dict__} - {"training"}
@@ -150,9 +153,11 @@ class _Walk:
         elif is_a(value, *_NAMED):
             named = attribute(value, "__func__", value)  # a method's is its function's
             self.found[path] = ".".join(str(attribute(named, f"__{part}__", "")) for part in _NAMES)
+        elif is_exactly(value, *_VALUES):
+            self.found[path] = repr(value)
         elif is_a(value, *_ASIDE):
             self.found[path] = _Kind(_name(value), 0)
-        elif id(value) not in self._seen:
+        elif is_exactly(value, *_IMMUTABLE) or id(value) not in self._seen:
             self._seen[id(value)] = value
             kinds: Any = (dict, list, tuple, collections.deque, set, frozenset)
             for kind in kinds:

@@ -175,3 +175,38 @@ def test_tensors_of_every_kind_are_looked_at() -> None:
         torch.ones(2, 3).t(), torch.ones(4).to(torch.float8_e5m2), torch.ones(0), torch.tensor(1), made,
     ]  # fmt: skip
     assert not list(Effects(kept({"it": tensors}), kept({"it": tensors})).changed())
+
+
+class TestOneValueInTwoPlaces:
+    """Compiled code may put one and the same where eager code makes one for each."""
+
+    @pytest.mark.parametrize(
+        "made",
+        [
+            lambda: torch.ones(1).device,
+            lambda: torch.device("cpu"),
+            lambda: tuple(range(2)),
+            lambda: torch.Size([2, 3]),
+            lambda: frozenset(range(2)),
+        ],
+    )
+    def test_is_as_two_of_one_value(self, module: Any, made: Callable[[], Any]) -> None:
+        def one(model: Any, module: Any) -> None:
+            model.thing.last = module.made = made()
+
+        def two(model: Any, module: Any) -> None:
+            model.thing.last, module.made = made(), made()
+
+        assert said(one, two, module) == []
+        assert said(two, one, module) == []
+
+    def test_another_value_is_told(self, module: Any) -> None:
+        def on_meta(model: Any, module: Any) -> None:
+            model.thing.last = torch.device("meta")
+
+        def on_cpu(model: Any, module: Any) -> None:
+            model.thing.last = torch.device("cpu")
+
+        (told,) = said(on_meta, on_cpu, module)
+        assert "meta" in told
+        assert "cpu" in told
