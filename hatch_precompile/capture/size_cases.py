@@ -33,8 +33,10 @@ __all__ = ["Cases", "Region"]
 # Entries that one sample may get beside its own.
 _MOST = 12
 
-# Calls in sizes near the sample's, of which one needs no entry of its own any more.
+# Where not all is one graph: calls in sizes near the sample's, of which one needs no entry of its own any
+# more, and in the smallest sizes. What is half of them, say, is 1 there, which has entries of its own.
 _MOST_NEAR = 3
+_SMALLEST = 4
 
 # Calls in which the model itself raises, after which no more sizes are tried.
 _MOST_RAISED = 24
@@ -86,7 +88,7 @@ class Cases:
         if one.made_entries():
             one.require_free()
             if self.in_pieces:
-                one.call_near()
+                one.call_elsewhere()
             if one.coverage.ranges and one.may_be_resized():
                 one.close_gaps()
                 one.call_at_ends()
@@ -153,27 +155,23 @@ class _OneSample:
 
     # -- sizes that nobody has declared --------------------------------------------------------
 
-    def call_near(self) -> None:
-        """Call it in sizes near its own until one needs no new entry: see AnyValue."""
+    def call_elsewhere(self) -> None:
+        """Call it in sizes near its own until one needs no new entry, see AnyValue, and in the smallest."""
         ranges = _ranges([each for each in self.declared if each.size > 1])
         kinds = [type(each.tensor).__name__ for each in self.declared if not resizable(each.tensor)]
         if ranges and kinds:
-            self.of.note(f"a {kinds[0]} cannot be resized: other sizes may be misses, not all is compiled")
+            self.of.note(
+                f"not all of it is compiled, and a {kinds[0]} cannot be resized: other sizes may be misses"
+            )
         if not ranges or kinds:
             return
         new = called = 0
-        for point in _near(ranges):
-            sizes = _sizes_at(ranges, point)
-            try:
-                new = self._call(sizes)
-            except BuildError as error:
-                if not self._raised(sizes):
-                    raise self._failed(sizes, error) from None
-                continue
-            called += 1
-            self.more += new
-            if not new or called == _MOST_NEAR:
-                break
+        for sizes in (_sizes_at(ranges, point) for point in _near(ranges)):
+            made = self._made(sizes)
+            if made is not None:
+                new, called = made, called + 1
+                if not new or called == _MOST_NEAR:
+                    break
         if not called:
             self.of.note(
                 "the model itself raises in sizes near these: whether others are served is not known"
@@ -183,6 +181,18 @@ class _OneSample:
                 f"each of {called} calls in other sizes made new entries: what is not compiled gives sizes "
                 "that the rest is fixed to, so others may be misses"
             )
+        else:
+            for sizes in (_sizes_at(ranges, point) for point in _smallest(ranges)):
+                self._made(sizes)
+
+    def _made(self, sizes: Sizes) -> int | None:
+        """How many entries a call in other sizes made; None where the model itself raises."""
+        try:
+            return self._call(sizes)
+        except BuildError as error:
+            if self._raised(sizes):
+                return None
+            raise self._failed(sizes, error) from None
 
     # -- gaps ----------------------------------------------------------------------------------
 
@@ -380,6 +390,16 @@ def _near(ranges: Sequence[Range]) -> list[Point]:
             point += [size for size in sizes if max(each.low, 2) <= size <= each.high][:1]
         if len(point) == len(ranges) and tuple(point) not in found:
             found.append(tuple(point))
+    return found
+
+
+def _smallest(ranges: Sequence[Range]) -> list[Point]:
+    """The smallest sizes from 2 on, in all ranges at once, as far as there are so many."""
+    found = []
+    for more in range(_SMALLEST):
+        point = tuple(min(max(each.low, 2) + more, each.high) for each in ranges)
+        if point not in found and point != tuple(each.before for each in ranges):
+            found.append(point)
     return found
 
 

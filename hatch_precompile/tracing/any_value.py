@@ -14,8 +14,8 @@ class AnyValue:
     """Numbers that are declared, and what changes although nothing of it is declared.
 
     A call of the clock or of `random`, where it breaks a graph, gives another number each time, also where
-    the same sample is called again. And where a sample is called in other sizes, so have the tensors and
-    numbers that code gives which is not compiled.
+    the same sample is called again. What code that is not compiled gives has other sizes where the sample is
+    called in others.
 
     numbers: what each floating-point number was in this sample's calls so far
     resized: whether the sample is called in other sizes now
@@ -65,7 +65,8 @@ class AnyValue:
         key = code, name, len(sizes) if dimensions is None else dimensions
         own, changing = self._own.setdefault(key, []), self._changing.setdefault(key, set())
         if not self.resized or not own:
-            own.append(sizes)
+            if sizes not in own:
+                own.append(sizes)
             return set()
         nearest = min(own, key=lambda each: len(_places_that_differ(each, sizes)))
         changing |= _places_that_differ(nearest, sizes)

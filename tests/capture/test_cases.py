@@ -186,12 +186,7 @@ def captured(
         (branching, eight, row(None, 64), 3, [2, 31, 64]),
         (looping, three, row(1, 4), 4, [1, 2, 4]),
         # Torch 2.15 has a guard of its own that a tensor is not square, and there are four columns.
-        (
-            breaking,
-            eight,
-            row(1, 16),
-            *((4, [9, 5, 1, 16]) if torch.__version__ < (2, 15) else (5, [9, 5, 1, 4, 16])),
-        ),
+        (breaking, eight, row(1, 16), 4 if torch.__version__ < (2, 15) else 5, [9, 2, 3, 4, 5, 1, 16]),
     ],
 )
 def test_it_is_called_where_another_entry_is_needed_and_at_the_ends(
@@ -199,7 +194,8 @@ def test_it_is_called_where_another_entry_is_needed_and_at_the_ends(
 ) -> None:
     capture, _ = captured(function, samples, x=shape)
     assert capture.entries == entries
-    assert [size for case in capture.cases if case.sample == 0 for _, _, size in case.sizes] == called
+    cases = [dict(each[::2] for each in case.sizes) for case in capture.cases if case.sample == 0]
+    assert [case["batch"] for case in cases] == called
 
 
 def test_a_note_has_the_sizes_the_condition_and_the_line(captured: Any) -> None:
@@ -283,6 +279,12 @@ class TestSizesFromWhatIsNotCompiled:
     def test_where_the_rest_is_fixed_to_them_is_said(self, captured: Any) -> None:
         _, notes = captured(given_what_it_is_fixed_to, eight, x=row())
         assert notes[-1].startswith("sample 1/1 each of 3 calls in other sizes made new entries: ")
+
+    def test_their_entries_are_none_of_those_that_other_sizes_may_need(
+        self, captured: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(size_cases, "_MOST", 1)
+        captured(given_a_tensor, eight, x=row(1, 64))
 
     def test_where_none_can_be_tried_is_said(self, captured: Any) -> None:
         _, notes = captured(given_a_row, eight, x=row(8, 9))

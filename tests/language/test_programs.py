@@ -133,8 +133,11 @@ class TestDynamicShapes:
 
 def test_sizes_that_what_is_not_compiled_gives_are_served(programs: Site) -> None:
     """Between two graphs, and in what a skipped function calls; sizes that the build has not called, too."""
-    seen = programs.play("language.calls_in_pieces", sizes=[8, 2, 3, 5, 16, 31, 63, 64])
-    assert seen == {"wrong": [], "misses": {"pieces": 0, "skipped_pieces": 0}, "imported": []}
+    sizes = [8, 2, 3, 5, 16, 31, 63, 64]
+    seen = programs.play("language.calls_in_pieces", sizes=sizes, environment=STRICT)
+    assert (seen["wrong"], seen["imported"]) == ([], [])
+    assert "has size 7 in dimension 0, the entry needs" in seen["said"]
+    assert "dynamic-shapes." not in seen["said"]  # has only what is the target's
 
 
 @pytest.mark.parametrize("name", ["counted", "in_one_graph"])
