@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.conftest import Site, build_entrypoints
 
@@ -16,8 +17,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from gallery.cases import CASES  # noqa: E402
 
-# An encoder; one that writes into its cache; convolutions; an encoder-decoder.
-MODELS = ("bert", "gpt2_static_cache", "resnet", "bart")
+# An encoder; one that writes into its cache; convolutions; an encoder-decoder, at which torch 2.11 gives up
+# where transformers copies a configuration.
+MODELS = ["bert", "gpt2_static_cache", "resnet", *(["bart"] if torch.__version__ >= (2, 12) else [])]
 
 
 @pytest.fixture(scope="module")
