@@ -109,12 +109,13 @@ def _config(schemas: Any, settings: dict[str, Any]) -> Any:
 
 
 def _with_gradients(runtime_wrappers: Any, arguments: dict[str, Any], **more: Any) -> Any:
-    """What AOTAutograd puts around a graph with a backward. Torch 2.11 takes what it needs one by one."""
+    """What AOTAutograd puts around a graph with a backward. Torch 2.11 takes what it needs one by one, 2.12
+    no compiler for a backward that is compiled when it is first called."""
     wrapper = runtime_wrappers.AOTDispatchAutograd
     if hasattr(runtime_wrappers, "AOTDispatchAutogradCompileSpec"):
-        return wrapper.post_compile(
-            runtime_wrappers.AOTDispatchAutogradCompileSpec(bw_compiler=None, **arguments, **more)
-        )
+        specification = runtime_wrappers.AOTDispatchAutogradCompileSpec
+        later = {"bw_compiler": None} if "bw_compiler" in specification.__dataclass_fields__ else {}
+        return wrapper.post_compile(specification(**later, **arguments, **more))
     numbers = {"num_symints_saved_for_bw_": arguments["num_symints_saved_for_bw"]}
     rest = {name: value for name, value in arguments.items() if name != "num_symints_saved_for_bw"}
     return wrapper.post_compile(**rest, **numbers, **more)

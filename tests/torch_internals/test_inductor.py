@@ -334,7 +334,9 @@ class TestInductor:
         names.add("try_save_cache_entry")
         if way("what is put around a graph with gradients") == "a specification":
             spec = dataclasses.fields(runtime_wrappers.AOTDispatchAutogradCompileSpec)
-            assert names | {"bw_compiler"} <= {field.name for field in spec}
+            if torch.__version__ >= (2, 13):
+                names.add("bw_compiler")
+            assert names <= {field.name for field in spec}
             assert given == ["spec"]
         else:
             rest = {"maybe_subclass_meta", "num_symints_saved_for_bw_", "backward_state_indices"}

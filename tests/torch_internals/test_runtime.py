@@ -99,6 +99,10 @@ class TestRuntime:
         if not hasattr(eval_frame, "set_fullgraph_compiled_frame_count"):  # torch 2.11 counts none
             assert call(torch.ones(1)) is not None
             return
+        if torch.__version__ < (2, 13):  # which says so once in a process
+            with pytest.warns(UserWarning, match="found no compiled frames"):
+                call(torch.ones(1))
+            return
         with pytest.raises(RuntimeError, match="found no compiled frames"):
             call(torch.ones(1))
         private.count_as_compiled()

@@ -48,7 +48,7 @@ if torch.__version__ < (2, 15):  # which compiles a number that goes out, too, a
         return x * f, int(f), round(f)
 
 
-if torch.__version__ >= (2, 12):  # 2.11 fails by itself at what is shifted
+if torch.__version__ >= (2, 13):  # 2.11 and 2.12 fail by themselves at what is shifted
 
     @program
     def shifted(x, n, m, f):
