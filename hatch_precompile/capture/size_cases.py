@@ -339,11 +339,16 @@ class _OneSample:
         )
 
     def _failed(self, sizes: Sizes, error: BuildError, why: str = "") -> Unsupported:
-        declared = self._declared() or ", ".join(dict.fromkeys(self.names.values()))
+        declared = self._declared()
+        if declared:
+            advice = "Declare a smaller range, or change the code there."
+        else:
+            declared = ", ".join(dict.fromkeys(self.names.values()))
+            advice = "Declare the range of sizes that are passed, with min and max, or change the code there."
         return Unsupported(
             f"dynamic-shapes declares {declared}, but at {in_words(sizes)} it cannot be compiled: {error}",
             why.removeprefix("; "),
-            "Declare a smaller range, or change the code there.",
+            advice,
         )
 
 

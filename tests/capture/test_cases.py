@@ -98,6 +98,12 @@ def given_what_it_is_fixed_to(x: torch.Tensor) -> torch.Tensor:
     return y * torch.tensor([[2.0] * y.shape[1]] * y.shape[0])
 
 
+def given_nine(x: torch.Tensor) -> torch.Tensor:
+    """Compiled for other sizes than nine alone."""
+    y = left_alone(x * 2)
+    return printing_if_large(y.repeat(4, 1)) if y.shape[0] == 9 else y * 3
+
+
 def given_a_row(x: torch.Tensor) -> torch.Tensor:
     """The model itself takes eight rows alone."""
     return left_alone(x.view(8, 4)) * 3
@@ -285,6 +291,23 @@ class TestSizesFromWhatIsNotCompiled:
     ) -> None:
         monkeypatch.setattr(size_cases, "_MOST", 1)
         captured(given_a_tensor, eight, x=row(1, 64))
+
+    @pytest.mark.parametrize(
+        ("shape", "advice"),
+        [
+            (row(2, 64), "Declare a smaller range"),
+            (row(), "Declare the range of sizes that are passed, with min and max"),
+        ],
+        ids=["a range", "a name"],
+    )
+    def test_what_torch_compile_does_not_take_stops_the_build(
+        self, captured: Any, shape: Any, advice: str
+    ) -> None:
+        with pytest.raises(Unsupported) as caught:
+            captured(given_nine, eight, x=shape)
+        said = str(caught.value)
+        assert "at batch 9, columns 5 it cannot be compiled: " in said
+        assert f"{advice}, or change the code there." in said
 
     def test_where_none_can_be_tried_is_said(self, captured: Any) -> None:
         _, notes = captured(given_a_row, eight, x=row(8, 9))

@@ -34,7 +34,8 @@ def test_the_first_misses_pass_and_then_one_every_so_often() -> None:
             "TENSOR_SIZE",
             "x",
             (1, 8),
-            "pass one of that size, or rebuild the wheel with a sample that has it or with dynamic-shapes",
+            "pass one of that size, or rebuild the wheel with a sample that has it or with "
+            "dynamic-shapes.x.1",
         ),
         ("TENSOR_RANK", "x", 2, "pass one with as many dim"),
         ("SHAPE_ENV", "x", None, "pass a size in that range, "),
@@ -50,6 +51,10 @@ def test_the_first_misses_pass_and_then_one_every_so_often() -> None:
 )
 def test_each_kind_of_check_has_its_remedy(kind: str, place: str, expected: object, said: str) -> None:
     assert advice.remedy(kind, ["no_grad"], place, expected).startswith(said)
+
+
+def test_no_size_is_to_be_declared_of_what_is_no_argument() -> None:
+    assert "dynamic-shapes" not in advice.remedy("TENSOR_SIZE", ["no_grad"], "___stack0", (1, 8))
 
 
 def test_no_kind_of_check_is_without_advice_and_no_advice_without_a_kind() -> None:
