@@ -4,6 +4,9 @@ Inductor writes a check of an index, and others, as a throw. Out of an OpenMP re
 (std::terminate), and with dynamic threads every kernel has such a region, however small. Here each loop that
 is shared out among the threads keeps the first exception of its iterations; the loops after it, which might
 use what it did not compute, are left out; and the exception goes on its way where the region ends.
+
+The text is read, and not inductor's kernel classes overridden, because its templates of products and our own
+kernels write regions of their own as text: one reader finds them all, and refuses what it cannot read.
 Seen in torch 2.13.0 (torch/_inductor/codegen/cpp.py, torch/csrc/inductor/cpp_prefix.h).
 """
 
