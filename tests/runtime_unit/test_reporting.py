@@ -46,6 +46,7 @@ def test_the_first_misses_pass_and_then_one_every_so_often() -> None:
         ("TRAINING", "self.training", True, "call train() on the model"),
         ("TYPE_MATCH", "self", "c1", "pass an object of exactly that class"),
         ("EQUALS_MATCH", "self.scale", 2.0, "pass that value, "),
+        ("EQUALS_MATCH", "hooks", (), "pass that value, "),
         ("UNKNOWN", "", None, "rebuild the wheel with a sample like this call"),
     ],
 )
