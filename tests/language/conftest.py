@@ -12,7 +12,7 @@ from tests.conftest import Site, build_entrypoints, made_once
 
 HERE = Path(__file__).parent
 
-# Torch 2.11 compiles what is multiplied with a number of a tensor for each value.
+# Torch 2.11 and 2.12 compile what is multiplied with a number of a tensor for each value.
 COUNTED = ["places"] if torch.__version__ < (2, 13) else ["factor", "places"]
 ENTRYPOINTS: list[dict[str, Any]] = [
     {"target": "programs.calls:run", "name": "calls", "samples": "programs.calls:samples"},
