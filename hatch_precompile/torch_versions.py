@@ -111,7 +111,12 @@ WAYS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "is": {
         "vt_identity_compare": (f"{_VARIABLES}.object_protocol:vt_identity_compare",),
-        "a handler": (f"{_BUILTIN}._make_handler", f"{_OBJECT}.call_method"),
+        "a handler": (f"{_BUILTIN}._make_handler",),
+    },
+    "== of objects": {
+        "tp_richcompare_impl": (f"{_OBJECT}.tp_richcompare_impl",),
+        "richcompare_impl": (f"{_OBJECT}.richcompare_impl",),
+        "call_method": (f"{_OBJECT}.call_method",),
     },
     "elements of a dict": {
         "tp_iter_impl": (f"{_VARIABLES}.dicts:ConstDictVariable.tp_iter_impl",),

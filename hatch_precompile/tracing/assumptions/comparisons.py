@@ -1,6 +1,6 @@
 """Notes what a trace has compared by identity, as `is`, `==`, `in` and dicts do.
 
-Seen in torch 2.11.0 and 2.13.0, read in 2.14.1.
+Seen in torch 2.11.0, 2.12.1 and 2.13.0, read in 2.14.1.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def watch_comparisons(watch: Callable[..., None]) -> None:
     if way("is") == "vt_identity_compare":
         for module in modules_with("vt_identity_compare"):
             watch(module, "vt_identity_compare", _compared)
-    else:  # the operator is watched in builtins.py
+    # Else the operator is watched, in builtins.py.
+    if way("== of objects") == "call_method":
         watch(UserDefinedObjectVariable, "call_method", _equal_if_same)
+    else:  # call_method breaks the graph where C code compares
+        watch(UserDefinedObjectVariable, way("== of objects"), _compared_in_c)
     watch(builtin.BuiltinVariable, "_comparison_with_tensor", _arrays_compared)
     watch(torch_name("key of a set or a dict"), "__init__", _as_key)
-    for name in ("richcompare_impl", "tp_richcompare_impl"):  # 2.11 breaks the graph there
-        if name in vars(UserDefinedObjectVariable):
-            watch(UserDefinedObjectVariable, name, _compared_in_c)
     if hasattr(
         functions.UserFunctionVariable, "is_python_equal"
     ):  # newer ones go through vt_identity_compare
@@ -135,7 +135,7 @@ def _have_one_code(first: Any, second: Any) -> bool:
 
 
 def _equal_if_same(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own: Any) -> Any:
-    """`a == b` of objects without an `__eq__`, where it does not come to `a is b`."""
+    """`a == b` of objects without an `__eq__`, as torch before 2.13 does it."""
     result = own(self, tx, name, args, kwargs)
     cls: Any = type(self.value)
     if name == "__eq__" and cls.__eq__ is object.__eq__ and result.is_constant_match(False):

@@ -318,7 +318,10 @@ WORDS = (str, repr, ascii, format, str.format, operator.mod)
 
 def _orderless(tx: Any) -> bool:
     """Whether what asks for the order is sorted(), an operation on sets, or dynamo's code for one."""
-    if tx.f_code.co_name in _ORDERLESS and of_torch(tx.f_code.co_filename):
+    asks = tx
+    while asks.f_code.co_name == "iter_" and of_torch(asks.f_code.co_filename):  # traced in torch before 2.13
+        asks = asks.parent
+    if asks.f_code.co_name in _ORDERLESS and of_torch(asks.f_code.co_filename):
         return True
     frame: Any = sys._getframe(2)
     for _ in range(12):

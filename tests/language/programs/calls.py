@@ -205,7 +205,7 @@ def doubled_rows(x):
         yield row * 2
 
 
-if torch.__version__ >= (2, 12):  # 2.11 gives a tuple for the list
+if torch.__version__ >= (2, 13):  # before, the list is a tuple
 
     @program
     def breaks_after_a_generator(x):
