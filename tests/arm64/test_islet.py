@@ -25,9 +25,7 @@ from tests.wheel.conftest import build, run
 pytestmark = pytest.mark.skipif(platform.machine() != "aarch64", reason="64-bit Arm: make test-arm64")
 
 HERE = Path(__file__).parent
-EMULATED = pytest.mark.skipif(
-    "QEMU_CPU" not in os.environ, reason="the processor is what it is: no emulation"
-)
+EMULATED = pytest.mark.skipif("QEMU_CPU" not in os.environ, reason="no emulated 64-bit Arm: make test-arm64")
 VARIANTS = ("armv8-a", "armv8.2-a", "armv8.2-a-bf16")
 NAMES = {"layers", "fixed", "narrow", "half", "trained", "integers", "extremes", "collected", "branched"}
 

@@ -391,7 +391,7 @@ def test_every_error_of_a_build_is_one_for_its_author() -> None:
     assert text == "a construct\n  at model.py:3\n  Do this."
 
 
-@pytest.mark.skipif(torch.__version__ >= (2, 14), reason="torch breaks the graph there")
+@pytest.mark.skipif(torch.__version__ >= (2, 14), reason="this torch breaks the graph there")
 def test_a_number_that_is_another_in_every_call_is_explained(tmp_path: Path) -> None:
     with pytest.raises(VerifyError) as error:
         build(tmp_path / "work", entrypoint("drawing"))

@@ -77,7 +77,7 @@ def test_a_graph_that_writes_to_its_inputs_cannot_be_run_again(graphs: Path) -> 
 def test_division_by_zero(graphs: Path, threads: int) -> None:
     """In other threads the same kernels divide by what is not zero."""
     if not divisions_are_checked():
-        pytest.skip(f"torch {torch.__version__} compiles no check, and a build refuses such a graph")
+        pytest.skip("this torch compiles no check of a divisor, and a build refuses such a graph")
     told = play("divisions_by_zero", graphs, threads)
     error = ["RuntimeError", "ZeroDivisionError"]
     assert told["eager"][:2] == error
@@ -88,7 +88,7 @@ def test_division_by_zero(graphs: Path, threads: int) -> None:
 def test_what_torch_says_of_a_matrix(graphs: Path) -> None:
     told = play("a_matrix_without_an_inverse", graphs)
     if told["ours"] == [] and Version(torch.__version__) < Version("2.13"):
-        pytest.skip(f"torch {torch.__version__} leaves the check out of what it compiles")
+        pytest.skip("this torch leaves the check of a matrix out of what it compiles")
     assert told["ours"][3] == told["eager"][:2]
     assert "linalg.inv" in told["eager"][1]
 

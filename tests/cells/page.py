@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Cell:
 CELLS = (
     Cell("3.11", "2.13.0"),
     Cell("3.12", "2.11.0"),
+    Cell("3.12", "2.12.1"),
     Cell("3.12", "2.13.0"),
     Cell("3.13", "2.14.1"),
     Cell("3.14", "2.13.0"),
@@ -71,13 +73,23 @@ def write_page(results: dict[str, Result]) -> None:
     PAGE.write_text(page_of(results), "utf-8")
 
 
-def page_of(results: dict[str, Result]) -> str:
+def page_of(results: Mapping[str, Result]) -> str:
     """docs/support.md."""
     rows = "\n".join(_row(cell, results.get(cell.name)) for cell in CELLS)
-    reasons = sorted({reason for result in results.values() for reason in result.skipped})
-    skipped = "\n".join(f"- {reason}" for reason in reasons)
     text = f"{_HEAD}{rows}\n"
-    return text if not reasons else f"{text}\nTests are skipped for these reasons:\n\n{skipped}\n"
+    reasons = sorted({reason for result in results.values() for reason in result.skipped})
+    return text if not reasons else f"{text}\n{_skipped(reasons, results)}\n"
+
+
+def _skipped(reasons: Sequence[str], results: Mapping[str, Result]) -> str:
+    """A table of how many tests each run skipped for each reason."""
+    ran = [results[cell.name] for cell in CELLS if cell.name in results]
+    lines = [
+        ["skipped because", *(result.cell.replace("+", " + ") for result in ran)],
+        ["---"] * (1 + len(ran)),
+        *([reason, *(str(result.skipped.get(reason, "")) for result in ran)] for reason in reasons),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 _HEAD = """# Which Python and torch

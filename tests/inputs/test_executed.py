@@ -328,7 +328,7 @@ def test_the_cache_of_einops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamo's guard asks for its length; a fresh process has none, and dynamo would fill it there."""
     one = captured(executed.rearranges, X)
     if Version(torch.__version__) < Version("2.13"):
-        pytest.skip(f"torch {torch.__version__} does not trace into einops")
+        pytest.skip("this torch does not trace it")
     assert ("prepared", "einops") in one.records
     monkeypatch.setattr(einops._backends, "_type2backend", {})
     assert one.verdict() == ""

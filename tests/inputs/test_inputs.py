@@ -600,7 +600,7 @@ def test_what_cannot_be_compared_stops_the_build(call: Any) -> None:
 
 _SETS_ARE_WORDS = pytest.mark.skipif(
     Version(torch.__version__) >= Version("2.14"),
-    reason="this torch takes the words of a set in an f-string for constant, so that the build stops",
+    reason="this torch takes the words of a set for constant, so that the build stops",
 )
 
 

@@ -56,7 +56,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", NAMES)
 def test_each_does_what_dynamos_does(name: str) -> None:
     if name.endswith("_ignore_descriptor") and not hasattr(utils, "object_delattr_ignore_descriptor"):
-        pytest.skip(f"torch {torch.__version__} deletes none so, and knows no objects of a thread")
+        pytest.skip("this torch has no such helper")
     assert CASES[name](OURS) == CASES[name](utils)
 
 

@@ -154,7 +154,9 @@ def test_any_number_of_arguments(count: int, in_turn: bool, monkeypatch: pytest.
     assert function(*range(count)) == tuple(range(count))
 
 
-@pytest.mark.skipif(sys.version_info < (3, 14), reason="there are no events for the two sides of a branch")
+@pytest.mark.skipif(
+    sys.version_info < (3, 14), reason="before Python 3.14 the two sides of a branch have no events"
+)
 @pytest.mark.parametrize("name", made(0))
 def test_each_branch_is_met_as_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By sys.monitoring, as coverage does it."""

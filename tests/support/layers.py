@@ -41,7 +41,7 @@ def variant(name: str) -> Variant:
 def require_int_mm(dtype: torch.dtype) -> None:
     """Skips the test where torch.compile takes no matrix of that type times one of int8."""
     if dtype == torch.uint8 and torch.__version__ < (2, 12):
-        pytest.skip(f"torch {torch.__version__} traces no _int_mm of bytes without a sign")
+        pytest.skip("this torch does not trace it")
 
 
 def compiled(

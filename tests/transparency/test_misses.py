@@ -57,7 +57,9 @@ class TestPolicies:
             "compiler (InvalidCxxCompiler); install one, or set CXX"
         )
 
-    @pytest.mark.skipif(not hasattr(torch.compiler, "set_default_backend"), reason="not in every torch")
+    @pytest.mark.skipif(
+        not hasattr(torch.compiler, "set_default_backend"), reason="this torch has no default backend"
+    )
     def test_on_miss_compile_with_a_backend_that_needs_no_compiler(self, lab: Site) -> None:
         seen = lab.play("misses.misses_that_are_compiled", by_default=True)
         assert seen == {"ran": 2, "hits": 1, "said": []}

@@ -238,7 +238,7 @@ class TestWhatAnArmProcessorHas:
         """There the same bits mean something else."""
         assert self.here((2**64 - 1, 2**64 - 1), 32, machine="x86_64") == set()
 
-    @pytest.mark.skipif(platform.machine() != "aarch64", reason="what this processor has, on 64-bit Arm")
+    @pytest.mark.skipif(platform.machine() != "aarch64", reason="64-bit Arm: make test-arm64")
     def test_this_one(self) -> None:
         assert "asimd" in runtime("backends.aarch64").here()
 

@@ -63,7 +63,7 @@ def test_it_runs_where_the_system_has_no_openmp_runtime(zoo: Site) -> None:
         [*unshare, "sh", "-c", f"{hide}true"], capture_output=True, text=True, check=False
     )
     if allowed.returncode:
-        pytest.skip(f"no mount namespace can be made here: {allowed.stderr.strip()}")
+        pytest.skip("no mount namespace can be made here")
     inside = [*unshare, "sh", "-c", f'{hide}exec "$0" -c "$1"', sys.executable]
     places = [str(zoo.directory), str(TESTS / "support"), str(TESTS / "scenarios")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
