@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hatch_precompile.inductor import heap
 from tests.conftest import REPOSITORY
 from tests.support.graphs import save_graph
 
@@ -57,3 +58,39 @@ def test_a_call_finds_the_memory_of_the_one_before(chosen: bool, tmp_path: Path)
     faults = float(done.stdout)
     # Now and then a small block of somebody's lies in the way of a tensor.
     assert faults > pages if chosen else faults < pages / 4, faults
+
+
+PROGRAM = """
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <unistd.h>
+#include <vector>
+static double megabytes() {
+    long all, here;
+    std::ifstream("/proc/self/statm") >> all >> here;
+    return here * (sysconf(_SC_PAGESIZE) / 1e6);
+}
+int main(int, char **arguments) {
+    std::vector<void *> blocks(std::atoi(arguments[1]));
+    double before = megabytes();
+    for (void *&block : blocks) std::memset(block = std::malloc(1000000), 1, 1000000);
+    for (; !blocks.empty(); blocks.pop_back()) std::free(blocks.back());
+    std::printf("%f", megabytes() - before);
+}
+"""
+
+
+@pytest.mark.parametrize(("taken", "least", "most"), [(60, 58, 64), (100, 0, 68)])
+def test_up_to_64_mb_are_kept(
+    taken: int, least: float, most: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By a process that takes one MB after another, and gives them back; for a graph that takes 10 GB."""
+    monkeypatch.setattr(heap, "bytes_at_once", lambda: 10 * 10**9)
+    (tmp_path / "program.cpp").write_text(heap.with_memory_kept(PROGRAM))
+    subprocess.run(["g++", "-o", tmp_path / "program", tmp_path / "program.cpp"], check=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [tmp_path / "program", str(taken)], env=environment, capture_output=True, text=True, check=True
+    )
+    assert least <= float(done.stdout) <= most
