@@ -68,9 +68,9 @@ _without_hooks: dict[tuple[int, bool], weakref.ref[Any]] = {}
 
 @functools.cache
 def methods_at_load() -> tuple[Any, ...]:
-    """What every call of a module goes through, as it was when the first entry was loaded, which compares the
-    classes: dynamo does not trace it where there are no hooks. Before it the dict that has it, after it what
-    numbers hooks."""
+    """The dict of torch.nn.Module, the three methods that each call of a module goes through, as they were
+    when the first entry was loaded, and the class that numbers hooks. Dynamo does not trace these methods
+    where there are no hooks."""
     own = sys.modules["torch.nn.modules.module"].Module.__dict__
     handle = sys.modules["torch.utils.hooks"].RemovableHandle
     return own, own["__call__"], own["_call_impl"], own["__getattr__"], handle
@@ -94,8 +94,8 @@ def class_lacks(cls: type, count: int, names: tuple[str, ...]) -> bool:
 
 
 def class_has(cls: type, names: frozenset[str], expected: tuple[str, ...]) -> bool:
-    """Whether a class itself has just these of some names."""
-    return len(names & cls.__dict__.keys()) == len(expected)
+    """Whether a class itself has, of `names`, those that are expected, and no others."""
+    return cls.__dict__.keys() & names == set(expected)
 
 
 CALL_CHECKS = {

@@ -224,6 +224,31 @@ def test_what_a_class_lacks_is_asked_again_when_it_or_a_base_has_changed() -> No
     assert answers() == [[True] * 2] * 2
 
 
+def test_a_class_has_the_names_that_are_expected_and_no_others() -> None:
+    class Counted:
+        def __len__(self) -> int:
+            return 1
+
+    special = frozenset({"__len__", "__bool__", "__getattr__"})
+    class_has = runtime("dependencies.call_checks").class_has
+    guards = both(
+        "if not (class_has(c0, c1, ('__len__',))): return False", c0=Counted, c1=special, class_has=class_has
+    )
+
+    def answers() -> list[Any]:
+        return [guard({}) for guard in guards]
+
+    assert answers() == answers() == [True] * 2
+    length = Counted.__len__
+    Counted.__bool__ = lambda self: True  # type: ignore[attr-defined]
+    assert answers() == [False] * 2
+    del Counted.__len__  # as many as before
+    assert answers() == [False] * 2
+    Counted.__len__ = length  # type: ignore[method-assign]
+    del Counted.__bool__  # type: ignore[attr-defined]
+    assert answers() == [True] * 2
+
+
 def test_hits_are_counted() -> None:
     entry = SimpleNamespace(hits=0)
     _, made = both("v0 = L['x']\nif not (v0 is None): return False", entry=entry)

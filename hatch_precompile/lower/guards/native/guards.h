@@ -193,16 +193,17 @@ APART int class_lacks(PyObject *cls, Py_ssize_t count, PyObject *names, uint64_t
     return 1;
 }
 
-// Whether a class itself has just these of some names.
+// Whether a class itself has, of some names, those that are expected, and no others.
 APART int class_has(PyObject *cls, PyObject *names, PyObject *expected, uint64_t *seen) {
     if (!PyType_Check(cls)) {
         PyErr_SetString(PyExc_TypeError, "names of what is no class");
         return -1;
     }
     if (is_as_seen(cls, seen)) return 1;
-    Py_ssize_t found = names_of_class(cls, names);
+    Py_ssize_t wanted = PyTuple_GET_SIZE(expected), found = names_of_class(cls, names);
+    if (found == wanted) found = names_of_class(cls, expected);
     if (found < 0) return -1;
-    if (found != PyTuple_GET_SIZE(expected)) return 0;
+    if (found != wanted) return 0;
     see(cls, seen);
     return 1;
 }
