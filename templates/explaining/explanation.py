@@ -1,7 +1,7 @@
 """Says why a call is not served: the first check of each entry's guard function that fails.
 
-It loads nothing, calls nothing that is served, and counts nothing. Who asks why a call is not served must not
-get another error for it: what cannot be said is said to be so.
+It loads the entries of the frame, as a call does; it calls nothing that is served, and counts nothing. Who
+asks why a call is not served must not get another error for it: what cannot be said is said to be so.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ..calling.activation import followed
 from ..calling.serving import load
 from ..errors import raised_by_signal
 from ..torch_internals import torch_private
@@ -93,9 +94,9 @@ def _report(number: int, entry: Entry, frame_locals: dict[str, Any]) -> dict[str
             return _report_of(number, f"it would be left out: {error}", remedy=error.advice)
         stop = first_failure(beside.guard, entry.words(), frame_locals)
         if stop is None:
-            followed = sys.gettrace() is not None
-            reason = "a debugger, or coverage, follows this thread" if followed else "it would be served"
-            return _report_of(number, reason, hit=not followed, passed=10**9)
+            aside = bool(followed())
+            reason = "a debugger, or coverage, follows this thread" if aside else "it would be served"
+            return _report_of(number, reason, hit=not aside, passed=10**9)
         return _refusal(number, entry, beside, stop)
     except Exception as error:
         if raised_by_signal(error):

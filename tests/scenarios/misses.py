@@ -81,6 +81,14 @@ def called_in_a_debugger() -> dict[str, Any]:
     return {"met": debugger.met, "hits": hits, "explained": explained[0]["reason"]}
 
 
+def explained_to_a_monitoring_debugger() -> str:
+    """Of CPython 3.12 and later: one that uses sys.monitoring, and sets no trace function."""
+    monitoring: Any = vars(sys)["monitoring"]  # mypy looks at Python 3.11
+    monitoring.use_tool_id(monitoring.DEBUGGER_ID, "a debugger")
+    reason: str = lab._precompiled.explain("outer", X)[0]["reason"]
+    return reason
+
+
 def lines_that_are_counted() -> list[int]:
     """By `trace`, which does what coverage does."""
     counting = trace.Trace(trace=0)

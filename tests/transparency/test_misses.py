@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,6 +72,11 @@ class TestFollowed:
         assert seen["met"] == ["inner"]
         assert seen["hits"] == [0, 1]
         assert seen["explained"] == "a debugger, or coverage, follows this thread"
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12 there is no sys.monitoring")
+    def test_by_sys_monitoring_too(self, lab: Site) -> None:
+        seen = lab.play("misses.explained_to_a_monitoring_debugger")
+        assert seen == "a debugger, or coverage, follows this thread"
 
     def test_lines_are_counted_as_without(self, lab: Site) -> None:
         ours = lab.play("misses.lines_that_are_counted")
