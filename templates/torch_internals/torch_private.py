@@ -132,8 +132,8 @@ def filters_for_onednn(weight: torch.Tensor, padding: list[int], sizes: list[int
 def after_optimizer_steps(name: str, action: Callable[[Any], None] | None) -> None:
     """Call `action` with the optimizer after each step of any; None: no longer.
 
-    Torch's own function for it numbers its hooks together with those of modules, which are looked for at each
-    call once there is one.
+    Not with torch's own function: it counts up the number that modules' hooks share, and once that is not 0,
+    each call looks for hooks (`hooks_of`).
     """
     hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
     if action is None:
@@ -180,10 +180,8 @@ def may_serve(
     transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack,
     modules: dict[str, Any] = sys.modules,
 ) -> bool:
-    """Whether no tracer, dispatch mode or transform is watching: they want the eager call.
-
-    So does whoever has told dynamo to keep out, which takes dynamo.
-    """
+    """Whether no tracer, dispatch mode or functorch transform is active, no forward-mode level is open, and
+    dynamo is not told to keep out: these need the eager call."""
     if "torch._dynamo.eval_frame" in modules and _is_told_to_keep_out(modules):
         return False
     return tracing() is None and modes() == 0 and transforms() is None and forward_ad._current_level < 0
@@ -246,8 +244,8 @@ def _is_switched_off(config: Any) -> bool:
 
 
 def _is_disabled(eval_frame: Any) -> bool:
-    """Whether torch.compiler.disable is on the stack. Torch's own code uses it as well, to keep itself from
-    being traced; that says nothing about what it calls back."""
+    """Whether there is a torch.compiler.disable of a user's on the stack. Torch's own code uses it, too, to
+    keep itself from being traced, which says nothing about what it calls back."""
     global _disabling
     context = getattr(eval_frame, "DisableContext", None)
     if context is None:
@@ -259,10 +257,12 @@ def _is_disabled(eval_frame: Any) -> bool:
         _disabling = method, disabling
     frame: Any = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is disabling:
-            caller = frame.f_back
-            return caller is None or not caller.f_code.co_filename.endswith(_TORCH_KEEPS_ITSELF_OUT)
-        frame = frame.f_back
+        caller = frame.f_back
+        if frame.f_code is disabling and not (
+            caller is not None and caller.f_code.co_filename.endswith(_TORCH_KEEPS_ITSELF_OUT)
+        ):
+            return True
+        frame = caller
     return False
 
 
@@ -291,8 +291,8 @@ def from_numpy(value: Any) -> Any:
 
 
 def apart_in_memory(written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> bool:
-    """Whether no tensor of `written` lies where another of all these lies, as far as first and last elements
-    tell. A class derived from Tensor may have no memory of its own; what it wraps is not looked at."""
+    """Whether no tensor of `written` overlaps another of all these in memory, each taken from its first to
+    its last element. Tensor subclasses are passed over: they may have no memory of their own."""
     spans = sorted(
         (start, start + _extent(tensor), tensor_is_written)
         for tensors, tensor_is_written in ((written, True), (others, False))
@@ -365,9 +365,9 @@ def _forwards(cls: type) -> Iterator[CodeType]:
 
 @contextlib.contextmanager
 def dispatching_as(included: int, excluded: int) -> Iterator[None]:
-    """Dispatch keys of this thread as they were for the call that was captured.
+    """Give this thread the dispatch keys of the captured call while the block runs.
 
-    A check of tensors remembers them where it is made. Which call makes it must not matter: the first one
+    A TensorCheck keeps the keys of the thread that makes it. Which call makes it must not matter: the first
     may come from the implementation of an operator.
     """
     keys = torch._C.DispatchKeySet.from_raw_repr
@@ -376,8 +376,8 @@ def dispatching_as(included: int, excluded: int) -> Iterator[None]:
 
 
 def gpu_settings() -> tuple[Any, ...]:
-    """What torch chooses its functions for GPUs by while it traces, and dynamo's guards do not ask: the kinds
-    of attention that are allowed, their order, what one of them adds up in, and whether cuDNN is used."""
+    """The settings by which torch chooses GPU functions while tracing, and which dynamo does not guard: the
+    enabled backends of attention, their order, whether the math one may reduce in half precision, cuDNN."""
     private = torch._C
     return (
         private._get_flash_sdp_enabled(),
@@ -424,11 +424,11 @@ def tensor_guards(group: tuple[Any, Any], gpu: int = 0) -> TensorCheck:
 
 
 class TensorCheck:
-    """Torch's check of several tensors, for any tensors.
+    """Torch's TensorGuards, made safe for any tensors.
 
-    Torch's reads sizes and strides without a handler around it: the process ends where they cannot be read,
-    as of a nested tensor, or of a subclass that answers for them with an exception. So they are read here
-    before. `unsafe` is torch's own, for native guards, which have a handler.
+    TensorGuards does not catch exceptions from reading sizes and strides, as of a nested tensor or of some
+    subclasses: they end the process. So these are read here first. `unsafe` is the check of TensorGuards, for
+    native guards, which catch them.
     """
 
     def __init__(self, examples: list[torch.Tensor], sizes: list[Any], strides: list[Any]) -> None:

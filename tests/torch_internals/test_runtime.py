@@ -137,6 +137,7 @@ class TestRuntime:
         may_serve = runtime("torch_internals.torch_private").may_serve
         assert torch.compiler.disable(may_serve)() is False
         assert torch._disable_dynamo(may_serve)() is True, "torch keeps only itself out"
+        assert torch.compiler.disable(torch._disable_dynamo(may_serve))() is False
         assert may_serve() is True
 
     def test_dynamo_can_be_switched_off(self) -> None:
