@@ -52,7 +52,7 @@ Report = Callable[[str], None]
 CaptureOf = tuple[Entrypoint, Capture, Path]
 """An entrypoint, its capture, and the folder with the capture's files."""
 
-_OF_SEVERAL_BUILDS = 100  # captures: enough
+_OF_SEVERAL_BUILDS = 100  # captures: enough for compiled headers to pay
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,8 @@ class GraphRecord(Struct, frozen=True, omit_defaults=True):
     why_python: why inductor's C++ wrapper refused the graph; direct: whether its library has an entry that
     takes tensors and numbers as they are
     scalar_outputs: those that are numbers; input_outputs: output -> the input it is; view_outputs: output ->
-    the input whose memory it has; detached_outputs: of these, those of which torch knows that no longer ->
-    whether as a view of a tensor of which it knows that no longer
+    the input whose memory it has; detached_outputs: those of view_outputs that `detach()` cuts off from the
+    input for autograd -> whether the output is a view of the detached input, and not itself the detached one
     written_inputs: inputs changed in place whose autograd version has to be bumped; copied_inputs: those
     whose new values are the first outputs, to be copied into them; changes_inputs: whether the library itself
     writes to an input; unwrapped_inputs: input -> the ways to the tensors that it wraps, taken in its place
@@ -156,8 +156,8 @@ class OnGpu(Struct, frozen=True):
 
 
 class EntryRecord(Struct, frozen=True):
-    """One guarded specialisation of a frame; `data`, `source`: files; `guards`: so is the library with its
-    guard, or "" without one; `gpu`: left out in an entry for CPUs."""
+    """One guarded specialisation of a frame; `data`, `source`: files; `guards`: the file of the library with
+    its native guard, or "" without one; `gpu`: left out in an entry for CPUs."""
 
     data: str = ""
     source: str = ""
@@ -211,8 +211,8 @@ class ResumeRecord(Struct, frozen=True):
 
 
 class TensorInput(Struct, frozen=True):
-    """A tensor that a call passes in. `size`: the sample's; `fixed`: whether it must be so, each;
-    `contiguous`: whether the sample's was."""
+    """A tensor that a call passes in. `size`: the sample's; `fixed`: of each dimension, whether no other size
+    is served; `contiguous`: whether the sample's was."""
 
     name: str
     dtype: str
@@ -260,7 +260,7 @@ class Capture(Struct, frozen=True):
     skipped: list[SkippedFrame] = []
     made_from: dict[str, str] = {}  # digests of what else decides, part by part
     conditions: dict[str, Conditions] = {}  # by the entry's `data`; nothing of it goes into the bundle
-    with_gradients: list[int] = []  # samples that are entries with gradients on, too; counted from 0
+    with_gradients: list[int] = []  # samples that have entries with gradients on, too; counted from 0
     cases: list[Case] = []  # for verification; nothing of it goes into the bundle
     taken_from: str = ""  # the earlier wheel that it comes from; nothing of it goes into the bundle
     gpu: str = ""  # the variant, if it is for GPUs

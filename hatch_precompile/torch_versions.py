@@ -63,8 +63,8 @@ WAYS: dict[str, dict[str, tuple[str, ...]]] = {
         "a method each": (f"{_BUILTIN}.call_getattr", f"{_BUILTIN}.call_hasattr"),
     },
     "an attribute of most things": {
-        "var_getattr": (f"{_VARIABLES}.base:VariableTracker.var_getattr",),
         "tp_getattro_impl": (f"{_VARIABLES}.base:VariableTracker.tp_getattro_impl",),
+        "var_getattr": (f"{_VARIABLES}.base:VariableTracker.var_getattr",),
     },
     "an attribute of an object": {
         "generic_getattr": (f"{_OBJECT}.generic_getattr",),

@@ -68,8 +68,8 @@ def most_demanding(names: Collection[str]) -> Iterator[str]:
 
 
 def built_here(names: Sequence[str]) -> list[str]:
-    """Of these variants those that are not for another kind of machine: a project may declare some for each.
-    All where none is left, of which `variants_for_this_machine` says what is wrong."""
+    """The variants that are not for another kind of machine: a project may declare some for each kind. If
+    none is left, all of them, so that `variants_for_this_machine` says what is wrong."""
     here = platform.machine()
     owners = {
         name: [
@@ -82,8 +82,8 @@ def built_here(names: Sequence[str]) -> list[str]:
 
 
 def by_own_names(names: Sequence[str], table: str = "") -> list[str]:
-    """The declared variants, in the place of "cuda-native" that for the GPU here. Raises ConfigError where
-    there is none. table: where the author wrote them"""
+    """The declared variants, with "cuda-native" replaced by the variant of the GPU here. Raises ConfigError
+    where there is none. table: where the author wrote them"""
     try:
         found = [owners[0].own_name(name) if (owners := backends_of(name)) else name for name in names]
     except ConfigError as error:

@@ -50,7 +50,7 @@ class Surroundings:
 
 
 class Launch(Protocol):
-    """Of a kernel."""
+    """One launch of a kernel."""
 
     @property
     def kernel(self) -> str:
@@ -86,12 +86,12 @@ class Compiler:
     """Whether a graph that inductor's C++ wrapper refuses can be carried with its Python one."""
 
     def tracing(self, variant: Variant) -> AbstractContextManager[None]:
-        """Torch is set while the samples of an entrypoint are traced; this is the first of its variants."""
+        """Torch's settings while the samples of an entrypoint are traced. variant: the entrypoint's first"""
         return nullcontext()
 
     def lowering(self, variant: Variant) -> AbstractContextManager[None]:
-        """Inductor is set while a graph becomes one of ATen operators. That is once for all variants: this is
-        the first of them."""
+        """Inductor's settings while a graph is lowered to ATen operators, once for all variants. variant: the
+        first of them"""
         return nullcontext()
 
     def compiling(self, variant: Variant) -> AbstractContextManager[None]:
@@ -162,10 +162,11 @@ class Backend(ABC):
 
     @abstractmethod
     def native_variant(self, capabilities: Collection[str]) -> Variant:
-        """That for a machine which has these: never more than can be asked for where a wheel runs."""
+        """The native variant for a machine with these capabilities. It requires nothing that cannot be asked
+        for where a wheel runs."""
 
     def own_name(self, name: str) -> str:
-        """Of a variant; of `native`, where that stands for one of the others, the name of that."""
+        """The name of a variant; for `native`, where it stands for another variant, the name of that one."""
         return name
 
     def runs_here(self, variant: Variant) -> bool:
@@ -186,12 +187,12 @@ class Backend(ABC):
         return False
 
     def launches_recorded(self) -> AbstractContextManager[Sequence[Launch]]:
-        """Where there is no such hardware: what code launches while the block runs, and is known after it.
-        Nothing is computed."""
+        """Where the hardware is missing: the launches of what runs in the block, complete when the block is
+        over. Nothing is computed."""
         raise NotImplementedError
 
     def most_demanding(self, names: Collection[str]) -> str | None:
-        """Of these variants; None where every machine can run them."""
+        """The most demanding of these variants; None where every machine can run them."""
         demanding = [name for name in self.variants[1:] if name in names]
         return demanding[-1] if demanding else None
 

@@ -74,7 +74,7 @@ class FoundManifest:
     manifest: Manifest
     """As far as it says: of another format than this plugin writes, much may be missing."""
     content: bytes
-    """The same as text."""
+    """The manifest's file as it is stored."""
     sizes: dict[str, int]
     """Bytes by path, as the manifest has them, uncompressed."""
     read: Callable[[str], bytes]

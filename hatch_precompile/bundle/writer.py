@@ -184,7 +184,7 @@ class _Writer:
                 path.unlink()
             return first
 
-        # What is not a library is not asked for by its content.
+        # Only libraries are stored once: each other file keeps its own name.
         self.graphs = [
             graph.with_files(lambda _, path: kept(path) if path.endswith(".so") else path)
             for graph in self.graphs

@@ -72,7 +72,7 @@ def failure(label: str, error: Exception, *, with_traceback: bool, runs_eagerly:
 
 
 def models_own(label: str, error: Exception, *, with_traceback: bool) -> CaptureError:
-    """The same where the call raises without torch.compile, too: of this sample, or the model as it is."""
+    """The error where the call raises without torch.compile, too: the sample or the model is at fault."""
     first, *more = (str(error).strip() or type(error).__name__).splitlines()
     told = [f"{label}: the model itself raises {type(error).__name__}: {first}", *more[:_AT_MOST]]
     if place := own_line(error):

@@ -283,7 +283,8 @@ class Entries:
         return frame_name(trace.code, tree, Namer(trace.frame_globals), self.declared, self.entrypoint.target)
 
     def _resume_number(self, value: Any) -> int:
-        """Its file holds code, and what marshal cannot hold of its constants, as in the head of an entry."""
+        """The number of a resume function. A new one is written: its code, and the constants that marshal
+        cannot hold, as in the head of an entry."""
         code, module = resume_function(value)
         if code not in self._resume_numbers:
             number = self._resume_numbers[code] = len(self._resume_numbers)
@@ -306,7 +307,7 @@ class Entries:
 
 
 def _would_differ(traced: Sequence[CodeType]) -> bool:
-    """Whether a call that dynamo skips may answer otherwise where it is compiled: it asks whether it is, or
-    makes a generator, which compiled code gives another iterator for."""
+    """Whether a call that dynamo skips may answer otherwise where it is compiled: its code asks whether it is
+    being compiled, or is a generator, in whose place compiled code returns another iterator."""
     asking = {"is_compiling", "is_dynamo_compiling"}
     return any(code.co_flags & inspect.CO_GENERATOR or asking & set(code.co_names) for code in traced)

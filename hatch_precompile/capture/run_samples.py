@@ -264,7 +264,7 @@ class _Session:
             try:
                 return self._run_until_settled(target, compiled, sample)
             except BuildError:
-                # What it is worth is found out there; nothing of it stays.
+                # The caller (size_cases.py) decides what the failure means; no trace of it stays here.
                 made.failure, made.skipped = None, skipped
                 raise
             finally:
@@ -279,8 +279,8 @@ class _Session:
         return cases.serve(self.sample, target, sample)
 
     def _run_with_gradients(self, target: Target, compiled: Callable[..., Any], sample: Sample) -> None:
-        """What enters `no_grad` itself is called with gradients on, and has entries for that, too. Not what
-        each call changes: another call more in between, and the later ones would be others."""
+        """A target that enters `no_grad` itself is called with gradients on, too, and gets entries for that.
+        Not one of which each call makes new entries: a further call would change the later ones."""
         if sample.mode == "train" or not self.entries.changes_grad_mode or self.sample in self.unsettled:
             return
         with_gradients = replaced(sample, mode="grad")

@@ -5,8 +5,8 @@ A trace asks questions about sizes, and an entry serves the sizes with the sampl
 `if`, images that are more than one pixel at the end, two and more. Sizes on the other side become a call of
 their own, and its entry one more of the entrypoint. What cannot be served is said, or stops the build.
 
-Where not all that runs is compiled, what is not gives tensors and numbers to what is, and nobody has declared
-their sizes. What is another one where the sample is called in other sizes is traced for any.
+Where not all that runs is compiled, the rest hands tensors and numbers to compiled code, and nobody has
+declared their sizes. Those that change when the sample is called in other sizes are traced for any value.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = ["Cases", "Region"]
 # Entries that one sample may get beside its own.
 _MOST = 12
 
-# Where not all is one graph: calls in sizes near the sample's, of which one needs no entry of its own any
-# more, and in the smallest sizes. What is half of them, say, is 1 there, which has entries of its own.
+# Where not all is one graph: the most calls in sizes near the sample's, made until one needs no new entry;
+# and the calls in the smallest sizes, where half of a size, say, is 1, which needs an entry of its own.
 _MOST_NEAR = 3
 _SMALLEST = 4
 
@@ -50,7 +50,7 @@ _FEW = 1 << 16
 
 @dataclass
 class Region:
-    """The sizes that one entry serves. `samples`: those that it serves in them, whatever else they pass."""
+    """The sizes that one entry serves. `samples`: the numbers of the samples that it serves in them."""
 
     conditions: Sequence[SizeCondition]
     samples: set[int] = field(default_factory=set)
@@ -209,8 +209,8 @@ class _OneSample:
             self._close(gap)
 
     def _chosen(self, gaps: Sequence[Gap]) -> Gap | None:
-        """The clearest one that can be called. Where the model has raised, the largest alike: it may have
-        been too small for something else."""
+        """The clearest gap that can be called. Where the model has raised, the largest one with the same
+        conditions: the sizes may have been too small for something else."""
         possible = [gap for gap in gaps if self._times(gap.point) <= _TO_SERVE]
         if not possible:
             return None
@@ -240,7 +240,7 @@ class _OneSample:
             more = "one more entry" if new == 1 else f"{new} more entries"
             self._say(gap.point, f"{more}{self._because(gap)}")
             return
-        # An entry of another sample serves it, or a function that is not called in these sizes does not.
+        # Either another sample's entry serves it, or the frame without one is not called in these sizes.
         sizes = self.coverage.sizes(gap.point)
         found = False
         for region in (region for regions in self.of.regions.values() for region in regions):

@@ -92,7 +92,7 @@ class Coverage:
         return self._known[key]
 
     def values(self, condition: SizeCondition) -> tuple[int, list[int]] | None:
-        """Of a condition on one range: which it is, and the sizes that fulfil it."""
+        """For a condition on one range alone: the range's place, and its sizes that fulfil it; else None."""
         places = {place for place, each in enumerate(self.ranges) if set(each.keys) & set(condition.keys)}
         if len(places) != 1:
             return None

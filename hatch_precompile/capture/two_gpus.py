@@ -83,7 +83,7 @@ def _device(value: Any) -> str:
 
 
 def pinned(first: list[Trace], second: list[Trace]) -> list[str]:
-    """For each entry of the first trace, by what it is for one GPU; "" where it is for each."""
+    """For each entry of the first trace what ties it to one GPU, in words; "" if it serves every GPU."""
     if len(first) != len(second):
         return [f"on another GPU there are {len(second)} entries, and not {len(first)}"] * len(first)
     return [next(_differences(one, other), "") for one, other in zip(first, second, strict=True)]

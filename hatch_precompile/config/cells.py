@@ -28,7 +28,7 @@ class Shard:
     of: int
 
     def part(self, entrypoints: Sequence[_T]) -> Sequence[_T]:
-        """Those of a configuration that are in it: every so many, as neighbours are often alike."""
+        """The shard's entrypoints: each `of`-th one of a configuration, as neighbours are often alike."""
         return entrypoints[self.number - 1 :: self.of]
 
     @classmethod

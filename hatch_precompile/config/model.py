@@ -31,7 +31,8 @@ from hatch_precompile.errors import ConfigError
 __all__ = ["HATCH_KEYS", "RESERVED", "Config", "Dimension", "Entrypoint", "Matrix", "load"]
 
 RESERVED = frozenset({"manifest.json", "cells.json"})
-"""No names of entrypoints, which are those of folders: a bundle has files of these names."""
+"""Names that no entrypoint may have: its folder in the bundle is called like it, and a bundle has files of
+these names."""
 
 _IDENTIFIER = r"[^\W\d]\w*"
 _DOTTED = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*"

@@ -30,7 +30,7 @@ class Sample:
 
 
 class Copying(TorchFunctionMode):
-    """Copies of tensors that are what they are copies of: inference tensors, or of a subclass.
+    """Copies tensors so that a copy is of the same kind: an inference tensor, or of the same subclass.
 
     Copied in another mode than they were made in, tensors would gain or lose what inference mode leaves
     out of them, and guards look at that. Torch's own copy of a subclass asks for methods that one need not
@@ -62,7 +62,7 @@ def copied(sample: Sample) -> Sample:
 
 
 def copy_of(value: Any) -> Any:
-    """A deep copy in which tensors are of the kind they were of."""
+    """A deep copy in which tensors keep their kind (see Copying)."""
     with Copying():
         return copy.deepcopy(value)
 

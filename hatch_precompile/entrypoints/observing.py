@@ -91,7 +91,7 @@ class _Arguments:
         count = 0
         while count < len(self._positional) and (rest or self._positional[count] in passed):
             count += 1
-        # One that has no name for a caller is passed with all that stand before it.
+        # A positional-only argument is passed with all that stand before it.
         only = [number for number, name in enumerate(self._positional[: self._only], 1) if name in passed]
         count = max(count, *only, 0)
         keywords = [name for name in self._positional[count:] if name in passed]

@@ -15,7 +15,7 @@ from hatch_precompile.tracing.tensors import like_stretched
 __all__ = ["Sizes", "in_words", "resizable", "resized"]
 
 Sizes = tuple[tuple[str, int, int], ...]
-"""For dimensions of a name, those of the sample's size in the middle get the last: ("height", 32, 64)."""
+"""Each the name of dimensions, their size in the sample, and the one to take instead: ("height", 32, 64)."""
 
 
 def resized(entrypoint: Entrypoint, target: Target, sample: Sample) -> Sample:

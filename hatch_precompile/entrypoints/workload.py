@@ -36,10 +36,10 @@ def recorded_calls(
 ) -> list[Sample]:
     """Run the workload in a mode of the entrypoint's; the calls of the target that it makes, in their order.
 
-    A call that the target makes of itself is part of the outer one. A call in another mode is none of
-    these; with "inference" one that the workload leaves in no mode of its own is made in that. through: what
-    makes the calls; while it does nothing is recorded, and the target is as without this. Raises
-    CaptureError if no call is left, or the workload fails.
+    A call that the target makes of itself is part of the outer one. Calls in another mode are left out; with
+    "inference", a call that the workload makes in no mode of its own is made in inference mode. through:
+    makes the calls; meanwhile nothing is recorded, and the target is not watched. Raises CaptureError if no
+    call is left, or the workload fails.
     """
     declared = find_declared(entrypoint)
     what = f'workload = "{reference}"'
@@ -134,7 +134,7 @@ class _Recorder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """The call, of a target that is as it is for its users: guards look at functions and classes."""
+        """Make the call while the target is not watched, as for its users: guards look at its functions."""
         with self._turn:
             self._watched.close()
             try:
@@ -175,7 +175,7 @@ def _watching(declared: Declared) -> Callable[[_Record], AbstractContextManager[
 
 @contextmanager
 def _watching_class(cls: Any, record: _Record) -> Iterator[None]:
-    """A call of `forward` is one, too. Of a call of the module it is a part."""
+    """A call of `forward` counts as well, unless it is part of a call of the module."""
 
     def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         module, *rest = args

@@ -138,14 +138,14 @@ class Wrappers:
         return watched
 
     def _need(self, reason: str) -> None:
-        """Torch's own wrappers, because of the first reason that is given."""
+        """Note that the graph needs torch's own wrappers. The first reason that is given is kept."""
         self.record = replace(self.record, why_wrapped=self.record.why_wrapped or reason)
 
     def _read_changes(self, meta: Any) -> None:
         if meta is None:
             return
         self.changed.update(i for i, info in enumerate(meta.input_info) if info.mutates_data)
-        # The others are changed by what is around the library, after it.
+        # Those in mutated_inp_runtime_indices are written to by a wrapper, after the library has run.
         inside = set(range(len(meta.input_info))) - set(meta.mutated_inp_runtime_indices)
         if any(meta.input_info[i].mutates_data or meta.input_info[i].mutates_metadata for i in inside):
             self.record = replace(self.record, changes_inputs=True)
@@ -205,8 +205,8 @@ class Wrappers:
         return Around(self.record, b"", frozenset(self.changed))
 
     def _pickled(self) -> bytes:
-        """AOTAutograd's configuration at run time, and the steps: each a wrapper class of its, the values of
-        the class's fields, and metadata."""
+        """AOTAutograd's configuration at run time, and the steps: of each wrapper the name of its class, the
+        values of its fields, and metadata."""
         for _, settings, meta in self.steps:
             settings.pop("fw_only", None)
             if getattr(meta, "bw_donated_idxs", ()) is None:
@@ -224,10 +224,10 @@ class Wrappers:
             return b""
 
 
-# How torch names the step by which a view no longer counts as one.
+# Torch's name for the step `detach()`, after which autograd sees no view.
 _DETACH = "detach_ViewMeta"
 
-# Those that do nothing to the memory, and of which a library says nothing.
+# Steps that set a bit of a tensor and leave its memory as it is. A library's outputs have no such bit.
 _BITS = {"_conj_ViewMeta", "_neg_view_ViewMeta"}
 
 

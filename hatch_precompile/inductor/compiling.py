@@ -165,8 +165,8 @@ class _Part:
 
 
 class _InnerCompile:
-    """What AOTAutograd hands the graphs to that it makes of one: the forward, and where gradients are wanted
-    the backward. Each is compiled once per variant. give_up: told why the graph cannot be carried."""
+    """Compiles the graphs that AOTAutograd makes of one, each once per variant: the forward, and where
+    gradients are wanted the backward. give_up: told why the graph cannot be carried."""
 
     def __init__(
         self,
@@ -289,7 +289,7 @@ def _settings_after(prepack_graph: PrepackGraph, settings: dict[str, Any]) -> di
 
 
 def _compute_first(prepack_graph: PrepackGraph, compiled: Any) -> None:
-    """Have what was compiled take the inputs that the graph had."""
+    """Have what was compiled take the graph's own inputs, and compute the prepacked ones of them first."""
     library = compiled.current_callable
 
     def call(inputs: list[Any]) -> Any:
@@ -346,7 +346,7 @@ def _compile_variant(
             part.libraries[variant] = library.path
             part.outputs, part.scalar_outputs = library.outputs, library.scalar_outputs
         return compiled
-    # A C++ wrapper has kernels saved for it, by code of inductor's in this one.
+    # store_cubin is for a C++ wrapper; in a Python one it becomes code that needs inductor.
     plain = {"cpp_wrapper": False, "compile_threads": 1, "triton.store_cubin": False}
     with inductor_config.patch(plain), kernel_paths(give_up, more) as kernels:
         try:

@@ -25,7 +25,7 @@ def arrays_known_again() -> AbstractContextManager[Any]:
     def with_one_method(
         wrapper: Any, array: str, writeline: Callable[..., None], *args: Any, **kwargs: Any
     ) -> str:
-        kept = vars(wrapper).setdefault(_KEPT, {})  # what lives keeps its address to itself
+        kept = vars(wrapper).setdefault(_KEPT, {})  # kept alive, so that no other method gets its address
         writes = (id(getattr(writeline, "__self__", writeline)), getattr(writeline, "__name__", ""))
         name: str = own(wrapper, array, kept.setdefault(writes, writeline), *args, **kwargs)
         return name

@@ -61,7 +61,7 @@ def with_direct_entry(source: str, outputs: int) -> str:
 
     rewritten = _NUMBER.sub(read, source)
     place = entry.start()
-    # Or one handle may be there twice.
+    # Where these are fewer, one handle may be among the outputs twice.
     repeated = len(_OUTPUT_OF_ITS_OWN.findall(source)) != outputs
     facts = (
         f'static constexpr char kinds[] = "{"".join(kinds)}";\nstatic constexpr int OUTPUTS = {outputs};\n'

@@ -41,7 +41,7 @@ def _with_guarded_checks(give_up: GiveUp, source: str) -> str:
 
 
 def _whole(give_up: GiveUp, source: str) -> str:
-    """The source that a library has once, with what is not inductor's."""
+    """A library's main source, with checks that do not end the process, and with one_thread.h."""
     one_thread = files(__package__).joinpath("one_thread.h").read_text("utf-8")
     return f"{_with_guarded_checks(give_up, source)}\n{one_thread}"
 

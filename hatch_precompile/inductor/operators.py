@@ -17,7 +17,7 @@ __all__ = ["backward_of", "is_python_operator", "operator_name", "python_operato
 
 
 def operator_name(value: Any) -> str:
-    """Of an operator of torch.ops or one overload of it, below that: "aten.sin"; of anything else ""."""
+    """The name below torch.ops of an operator or an overload, such as "aten.sin"; "" for anything else."""
     return str(value) if is_a(value, torch._ops.OpOverload, torch._ops.OpOverloadPacket) else ""
 
 

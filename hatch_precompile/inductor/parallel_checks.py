@@ -157,7 +157,7 @@ def _loop_body(code: str, place: int) -> int:
     """Where the body of the loop begins that stands here, alone in braces or not."""
     match = re.compile(r"[\s{]*for\s*(?=\()").match(code, place)
     if match is None:
-        raise NotGuarded("a parallel loop is written in another way than torch 2.13 writes it")
+        raise NotGuarded("a parallel loop is written in a way that is not known")
     return _closing(code, match.end())
 
 

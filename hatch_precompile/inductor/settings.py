@@ -58,7 +58,7 @@ def _words(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _without_log(name: str) -> Iterator[None]:
-    """It has a page for each operator that does not take its inputs; the error says that, too."""
+    """Silence a logger that writes a page when an operator refuses its inputs: the error says that, too."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -74,10 +74,10 @@ def capture_settings(
 ) -> Iterator[AnyValue]:
     """Dynamo, AOTAutograd and inductor set so that what they build can leave this process.
 
-    Static unless declared dynamic, as the arguments called `numbers` are, and then for all sizes, or unless
-    what is given says so; no recompile limit; one library per graph with a C++ wrapper, for any number of
-    threads; nothing read from or left in the caches of this machine: compiled headers are kept in the folder
-    `headers`, by all who are given the same.
+    Sizes and numbers are static, unless they are declared dynamic (numbers: the arguments that are), and then
+    for any value, or unless the AnyValue that is given says so; no recompile limit; one library per graph
+    with a C++ wrapper, for any number of threads; nothing read from or left in the caches of this machine:
+    compiled headers are kept in the folder `headers`, by all who are given the same.
     """
     import torch._dynamo.config as dynamo_config
     import torch._functorch.config as functorch_config

@@ -48,8 +48,8 @@ def _architecture(march: str) -> AbstractContextManager[Any]:
 
 
 def vectors_from(choose: Callable[[Callable[[], list[Any]]], list[Any]]) -> AbstractContextManager[Any]:
-    """Have inductor write for the first of the sets of vectors that `choose` gives, which is called with what
-    gives those of this machine. Left alone it takes all that the build machine has."""
+    """Have inductor write for the first set of vectors that `choose` gives. Left alone it takes all that the
+    build machine has. choose: called with a function that gives this machine's sets"""
     from torch._inductor import cpu_vec_isa
 
     of_this_machine = cpu_vec_isa.valid_vec_isa_list

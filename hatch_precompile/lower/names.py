@@ -175,7 +175,7 @@ class Namer:
     def _candidates(self, value: Any, node: GuardNode | None) -> Iterator[Place]:
         yield from self._own_names(value)
         if type(value) is BuiltinFunctionType and id(value) in _module_globals():
-            # Its own name, before one that the user's module gives it and may give another.
+            # Its own name first: one in the user's module may later be another function's.
             place = _module_globals()[id(value)]
             if place[0].partition(".")[0] in _LIBRARIES:
                 yield place
@@ -210,7 +210,7 @@ class Namer:
         if backward := backward_of(value):
             for module, steps in self._own_names(backward[0]):
                 yield module, (*steps, ("a", backward[1]))
-        # It is named where it is from, whatever the class that it was read from.
+        # A descriptor is named by the class that defines it, whichever class it was read from.
         if is_a(value, *references.DESCRIPTORS):
             for module, steps in self._own_names(value.__objclass__):
                 yield module, (*steps, ("d", value.__name__))
@@ -360,7 +360,8 @@ _LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 
 @functools.lru_cache(maxsize=1)
 def _module_globals() -> dict[int, Place]:
-    """Every object that is an attribute of a module, by id; of its names a library's and a short one."""
+    """Every object that is an attribute of a module, by id. Of several names one of a public module is taken,
+    then a library's, then the one with the shortest module name."""
     found: dict[int, Place] = {}
     every = sorted(
         ((name, own) for name, own in modules() if name != "__main__"),

@@ -48,9 +48,8 @@ def merge_wheels(wheels: Sequence[Path], outdir: Path, *, planned: Sequence[str]
     """One wheel with all cells of these wheels, which may be merged ones, or shards. Nothing of them is run.
 
     outdir: where it is written, made if need be; planned: cells that there should be, such as
-    `cp311-torch2.13.0`; without it each Python that is there with each torch, and each
-    CUDA. Raises BuildError where
-    wheels do not belong together, or one is damaged; then nothing is written.
+    `cp311-torch2.13.0`; without it each Python that is there with each torch, and each CUDA. Raises
+    BuildError where wheels do not belong together, or one is damaged; then nothing is written.
     """
     if not wheels:
         raise BuildError("there are no wheels to merge")

@@ -113,7 +113,8 @@ class ForkServer:
         return None
 
     def kill(self) -> None:
-        """End the server; its children have pipes of their own, and go on. Who waits for a child has none."""
+        """Kill the server. Children that it has forked go on, with pipes of their own; a `fork` that still
+        waits for its child returns None."""
         self._process.kill()
 
     def close(self) -> None:

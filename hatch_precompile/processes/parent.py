@@ -183,8 +183,8 @@ def preloaded(module: str, *imports: str, inherit: bool) -> Iterator[None]:
 def within_memory(limit: int | None) -> Iterator[None]:
     """While this lasts, children have no more than `limit` bytes together; None: as many as there are.
 
-    If they have more, the one that has most is killed. What they ask for at once, and is more than that, they
-    do not get.
+    If they have more, the one that has most is killed. An allocation that would bring a single one a quarter
+    above the limit fails.
     """
     global _memory
     if not limit or _memory:  # a build of several has set it

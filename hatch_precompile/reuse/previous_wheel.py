@@ -47,7 +47,7 @@ class Earlier:
             raise BuildError(f"nothing can be taken over from {source}: {error}") from error
 
     def _has_code_for_gpus(self, record: EntrypointRecord) -> bool:
-        """Which would be several captures, of which this is not taken apart again."""
+        """An entrypoint with code for GPUs comes from several captures, which are not taken apart again."""
         frames = (self.bundle.whole.frames[number] for number in record.frames)
         return any(entry.gpu is not UNSET for frame in frames for entry in frame.entries)
 
@@ -56,8 +56,8 @@ def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tu
     """The bundle in a wheel, or the cell of a merged one, that was built with the same versions; and if there
     is none, why.
 
-    built_with: of the bundle that is being built. That one has code for GPUs beside other code changes
-    nothing for the other. Raises BuildError where the file cannot be read.
+    built_with: of the bundle that is being built; the CUDA in it is not compared. Raises BuildError where the
+    file cannot be read.
     """
 
     def versions(found: Mapping[str, str]) -> dict[str, str]:
@@ -82,7 +82,7 @@ def find_earlier(wheel: Path, package: str, built_with: Mapping[str, str]) -> tu
 
 
 class _Unpacking:
-    """One entrypoint's records with their numbers and paths as they were before they met the others'."""
+    """One entrypoint's records, with the numbers and paths that they had in its capture."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class FrameTrace:
     numbers: what must be true of numbers that were traced for any value, as Python expressions over L
     dispatch: the dispatch keys that the thread adds and leaves out where the frame is called
     fixed_sizes: by its source, the line that made a constant of a size that was to be dynamic
-    bare: whether dynamo would have skipped it, for it has no operation; its code was compiled before
+    bare: whether it has no operation, so that dynamo would have skipped it; other calls of its code have some
     """
 
     code: CodeType

@@ -101,8 +101,8 @@ class _Conditions:
     def require(self, expression: sympy.Basic, *, in_ring: bool = False) -> None:
         """That an expression, and all that it is made of, is what Python makes of it.
 
-        in_ring: only what it is part of counts, because sums and products that wrap are right in the end if
-        that is in range
+        in_ring: it is a part of an integer sum or product, which is right even if its parts wrap, as long as
+        the whole is in range
         """
         if not expression.free_symbols or not expression.free_symbols <= self._ranges.keys():
             return  # a constant, or what only data tells

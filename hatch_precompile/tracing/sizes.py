@@ -1,4 +1,4 @@
-"""Sizes that a graph takes as they come: what they are in the sample."""
+"""Symbolic sizes: their values in the sample."""
 
 from __future__ import annotations
 

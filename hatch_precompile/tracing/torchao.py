@@ -31,8 +31,8 @@ class Flattened:
     """What the result of a `__tensor_flatten__` depends on.
 
     method: the function; lists: attribute of the class -> the names in it, None where there is none;
-    tensors: attribute -> whether it is there, or None; attributes: name -> value, but for what torch itself
-    knows of a tensor
+    tensors: optional attribute -> whether it has a tensor; attributes: name -> value, but for what torch
+    itself knows of a tensor
     """
 
     method: Any

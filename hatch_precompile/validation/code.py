@@ -68,7 +68,7 @@ def disassembled(heads: Sequence[bytes], what: str) -> list[str]:
 
 
 def _limit() -> None:
-    """In the child: no other process, no file, and as much memory as code of a model may need."""
+    """In the child: no byte written to a file, no core dump, as much memory as code of a model may need."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

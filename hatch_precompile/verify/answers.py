@@ -65,12 +65,13 @@ def answered(
 
 
 def eagerly() -> AbstractContextManager[Any]:
-    """For what the package itself has under `torch.compile`: there is no compiler here."""
+    """Have what the package itself puts under `torch.compile` run eagerly: there is no compiler here."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def copied_before(call: Any) -> Any:
-    """What is called, as it is now; None for a module that cannot be copied. A difference then counts."""
+    """A copy of the module that is called; None if it cannot be copied: then a difference counts. What is no
+    module is given back as it is."""
     if not isinstance(call, torch.nn.Module):
         return call
     try:

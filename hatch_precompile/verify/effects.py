@@ -47,7 +47,7 @@ _NAMED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 # Values, of which one and the same may be in many places where eager code makes one for each.
 _VALUES = (torch.device, torch.dtype, torch.layout, torch.memory_format)
 _IMMUTABLE = (tuple, frozenset, torch.Size)
-# They remember whether they were asked, which is nothing of the program's.
+# They cache whether a level is enabled, which is no effect of the program's.
 _ASIDE = (logging.Logger, logging.Handler)
 _OF_MODULES = {*torch.nn.Module().__dict__} - {"training"}
 

@@ -28,8 +28,8 @@ def noise_of_gradients(
 ) -> dict[str, float]:
     """By parameter, how far rounding may bring a gradient from the expected one.
 
-    Weights, what modules give, and the gradients of that are made larger or smaller by the step of their
-    type, a few times. copied: makes a copy of the module; gradients: those that a call of one gives.
+    Measured a few times, with weights, outputs of modules, and the gradients of these multiplied by 1 + eps
+    or 1 - eps of their dtype. copied: makes a copy of the module; gradients: those that a call of one gives.
     """
     found = dict.fromkeys(expected, 0.0)
     draw = torch.Generator().manual_seed(0)

@@ -31,7 +31,7 @@ class Request(msgspec.Struct, frozen=True):
     outcome: a file to write; variant: whose libraries run, or empty for the one this machine chooses;
     with_gradients: samples, counted from 0, that are called with gradients on, too; cases: calls of samples
     in other sizes; hidden: folders from which nothing may be imported, whatever says so in this environment;
-    run: whether what is for a GPU is run on one, or beside what stands in for two
+    run: whether code for a GPU runs on a real one, and not on two stand-ins
     """
 
     entrypoint: Entrypoint

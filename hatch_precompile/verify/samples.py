@@ -200,8 +200,8 @@ class Verification:
     def _call(
         self, target: Target, sample: Sample, number: int, total: int
     ) -> tuple[SampleResult, dict[str, Answer]]:
-        """Call it in each way, and no further than the first that is not as it must be. An answer that is
-        the first one again is that."""
+        """Call it under each policy, up to the first call that does not pass. An answer that equals the
+        first is kept as the first."""
         call = target.call
         if self.entrypoint.activate == "compile":
             call = _without_compiling(target.compiled)
@@ -365,7 +365,8 @@ def _without_compiling(compiled: Callable[[Any], Callable[..., Any]]) -> Callabl
 
 
 def _without_effects() -> AbstractContextManager[None]:
-    """A call may ask for the folder of temporary files, for which Python makes a file and removes it."""
+    """Refuse to start or send anything, and to open a file to write, but not to remove one: to find the
+    folder of temporary files, Python makes one and removes it."""
     return refusing_effects(lambda what: VerifyError(f"the compiled call tried {what}"), STARTING)
 
 

@@ -163,7 +163,7 @@ class Frame:
 
 
 class Site:
-    """A function with a frame's code, or without one the code itself, of which functions are made."""
+    """A function with a frame's code, or, if `function` is None, the code that functions are made of."""
 
     def __init__(self, frame: Frame, body: CodeType, function: FunctionType | None) -> None:
         """body: what it runs now, perhaps another wheel's. Raises Stale where it can have no prologue."""

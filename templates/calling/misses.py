@@ -42,9 +42,9 @@ def answer(site: Site, frame_locals: dict[str, Any], *, under_compile: bool) -> 
 
 
 def frames_asked(site: Site, *, under_compile: bool) -> Sequence[Frame]:
-    """The frames whose entries were asked for this call and refused. One function may belong to several,
-    as the `forward` of a class to it and to a class derived from it; whose prologue is the innermost is asked
-    last, and answers for all."""
+    """The frames whose entries were asked for this call and refused. One function may belong to several, as
+    a `forward` to its class and to a derived one. The site with the innermost prologue is asked last, and
+    answers for all; the others have nothing to answer."""
     if not site.inner and not site.outer:
         return (site.frame,)
     if any(under_compile or _serves(other.frame) for other in site.inner):
@@ -104,8 +104,8 @@ def _can_compile(frame: Frame) -> bool:
 def owners_of(frame: Frame, frame_locals: dict[str, Any]) -> Sequence[Entrypoint]:
     """The entrypoints this call belongs to: those running on this thread, or those whose own frame it is.
 
-    Classes may share one `forward`: of their own frames, those count whose class the object is of. An object
-    of a class derived from several of them, which are derived from one another, is of the nearest.
+    Classes may share one `forward`: a call on an object belongs to the declared class that comes first in the
+    MRO of the object's class.
     """
     owners = frame.owners
     if len(owners) == 1 and not current.inside and owners[0].owns(frame):

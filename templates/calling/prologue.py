@@ -19,10 +19,10 @@ __all__ = ["KNOWN", "arguments_of", "is_simple", "with_constants", "with_prologu
 
 _OPCODES = opcode.opmap
 _CACHES: Any = opcode._inline_cache_entries  # type: ignore[attr-defined]
-# The versions whose bytecode is known: a build refuses any other. Of each, the instructions that it writes
-# otherwise than another. cell: loads a cell; dict: makes one of the values on the stack and a tuple of their
-# keys, else there are keys and values in turn; jump: goes on further down where None is on top of the stack;
-# fall: what has to follow that jump; call: what comes before CALL; below: a NULL stands below what is called.
+# The versions whose bytecode is known (a build refuses any other), and the instructions in which they differ.
+# cell: loads a cell; dict: makes a dict of values on the stack and a tuple of keys (None: BUILD_MAP, of keys
+# and values in turn); jump: jumps forward if None is on top of the stack; fall: must follow that jump; call:
+# comes before CALL; below: whether the NULL is below the callable on the stack.
 KNOWN: dict[tuple[int, int], dict[str, Any]] = {
     (3, 11): {
         "cell": "LOAD_CLOSURE",
@@ -187,7 +187,7 @@ def _with_lines(table: bytes, start: int, without: int, length: int) -> bytes:
 
 
 def _on_the_same_line(table: bytes) -> tuple[bytes, bytes]:
-    """How many lines further the first entry is, as the table writes it, and the table with none further."""
+    """The line delta of the table's first entry, encoded, and the table with that delta set to 0."""
     kind, units = table[0] >> 3 & 15, table[0] & 7
     if 10 <= kind <= 12:  # on one line, with columns: the kind says how many lines further
         return bytes(((kind - 10) << 1,)), bytes((128 | 10 << 3 | units,)) + table[1:]

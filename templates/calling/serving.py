@@ -64,7 +64,8 @@ def under_compile(site: Site, frame_locals: dict[str, Any], hooked: Any) -> Call
 def copied(
     site: Site, module_globals: dict[str, Any], cells: Any, frame_locals: dict[str, Any], hooked: Any
 ) -> Callable[..., Any] | None:
-    """The same for a function that somebody made of this one's code; None: its body."""
+    """What runs for a function that somebody made of this site's code, which entries do not fit: under a
+    torch.compile of the user's the function as it is, for that to compile; else None, for its own body."""
     if hooked is None:
         return None
     torch_private.set_eval_frame(None)
@@ -266,7 +267,7 @@ def _with_arguments(
 
 
 def is_in(site: Site, code: CodeType) -> bool:
-    """Whether code is another wheel's, around a site's."""
+    """Whether code is a site's with prologues of others around it."""
     if site.around.get(id(code)) is code:
         return True
     found = _leads_to(code, site.code)

@@ -46,7 +46,8 @@ def _function(module: str, steps: Any, expected: str, names: Container[str], hel
 
 
 def _left_out(module: str) -> bool:
-    """Torch is the very same version, and nobody can have changed what is not here."""
+    """Whether this is a module of torch's that is not imported: torch is the very same build, and nobody can
+    have changed it."""
     return module not in sys.modules and module.partition(".")[0] == "torch"
 
 

@@ -86,7 +86,7 @@ def type_name(cls: type) -> str:
 
 
 def class_name(cls: type) -> str:
-    """The same with its own class, where that is not the usual one."""
+    """`type_name`, and that of the metaclass if it is not `type`."""
     return type_name(cls) if type(cls) is type else f"{type_name(cls)} ({type_name(type(cls))})"
 
 
@@ -144,7 +144,7 @@ def of_value(value: Any, held: bool = False, depth: int = _DEEP) -> Any:
 
 
 def _held(value: Any, held: bool, depth: int) -> list[Any] | None:
-    """Of a class derived from one of these, what Python's own class has of it."""
+    """What a container holds, read by Python's own class even where its class is derived; None for others."""
     for kind in (tuple, list, set, frozenset):
         if is_a(value, kind):
             found = [of_value(item, held, depth) for item in kind.__iter__(value)]
@@ -155,7 +155,7 @@ def _held(value: Any, held: bool, depth: int) -> list[Any] | None:
 
 
 def virtual_subclasses(classes: dict[int, type]) -> tuple[tuple[int, int], ...]:
-    """(class, abstract class), by number, for each pair of which the one was registered as the other."""
+    """The numbers (class, abstract class) of each pair where the class is a virtual subclass of the other."""
     abstract = [(number, cls) for number, cls in classes.items() if is_a(cls, abc.ABCMeta)]
     may_be = {number: _may_be_registered(base) for number, base in abstract}
     derived_from = {number: set(map(id, mro_of(cls))) for number, cls in classes.items()}
@@ -168,9 +168,9 @@ def virtual_subclasses(classes: dict[int, type]) -> tuple[tuple[int, int], ...]:
 
 
 def _may_be_registered(base: Any) -> Callable[[type], bool]:
-    """What `issubclass(cls, base)` would say, or True where that has to be asked.
+    """A function of `cls`: whether `issubclass(cls, base)` may be true by registration or by a hook.
 
-    It asks each class below `base` (Iterable has a hundred), for each `cls` anew. What they could say yes to
+    issubclass asks each class below `base` (Iterable has a hundred), for each `cls` anew. What could say yes
     is gathered once here. `abc._get_dump`: CPython 3.7 to 3.14.
     """
     dump = getattr(abc, "_get_dump", None)

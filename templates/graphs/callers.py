@@ -42,7 +42,7 @@ class GraphFailed(RuntimeError):
     """A graph failed at the data of a call. The library's own error is the cause.
 
     rerun: whether the call can be made again by eager code, which then raises what it should: the graph did
-    not write to its inputs. instead: the nearest to that, for where it cannot.
+    not write to its inputs. instead: the exception nearest to eager code's, for a call that cannot be rerun.
     """
 
     def __init__(self, instead: BaseException, *, rerun: bool) -> None:
@@ -392,10 +392,10 @@ def _from_handle(argument: Any) -> Any:
 
 
 def taking_apart(ways: dict[str, Any]) -> Callable[[Sequence[Any]], tuple[list[Any], list[Any]]]:
-    """What makes inputs into those of a library that takes the tensors that subclasses wrap: of the inputs,
-    these tensors in the place of the subclasses, and the subclasses.
+    """A function that unwraps tensor subclasses among inputs. It returns the inputs, with the wrapped tensors
+    in the place of each subclass, and the subclasses.
 
-    ways: input -> the attributes that lead to each tensor
+    ways: input -> for each wrapped tensor the attributes that lead to it
     """
     known = {int(number): _with_new_steps(every) for number, every in ways.items()}
 
@@ -419,7 +419,7 @@ def taking_apart(ways: dict[str, Any]) -> Callable[[Sequence[Any]], tuple[list[A
 
 
 def _with_new_steps(ways: Sequence[Sequence[str]]) -> list[list[tuple[str, bool]]]:
-    """The attributes of each way, and whether no way before it begins with those before this one."""
+    """For each way its attributes, each with whether its object is new: met here for the first time."""
     seen: set[tuple[str, ...]] = set()
     found = []
     for way in ways:

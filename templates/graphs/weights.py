@@ -1,9 +1,9 @@
 """Weights that do not change: what a graph takes of them, computed once for each instance.
 
-The instance does not know of it. What was computed is kept for as long as the memory of its weights lives,
-and holds for these very tensors: another parameter, another version of one, or other memory is noticed at the
-next call. What writes into that memory without torch's counting it is noticed where it changes the numbers
-that are looked at (_looked_at). The prepack graph is made by hatch_precompile/inductor/prepacking/weights.py.
+Nothing is put into the instance. What was computed is kept while the storages of its weights live, and is
+valid for these very tensors: another parameter, another version of one, or other memory is noticed at the
+next call. A write that does not count up the version is noticed only if it changes the numbers that are
+compared (_looked_at). The prepack graph is made by hatch_precompile/inductor/prepacking/weights.py.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class NotFinite(ArithmeticError):
 
 
 def _finite(weight: torch.Tensor) -> torch.Tensor:
-    """A convolution's weight as it is. Around a picture, and where a norm is folded into it, infinity and NaN
-    come out as in eager code from that alone."""
+    """A convolution's weight, unchanged. Raises NotFinite: with infinity or NaN, packed code differs from
+    eager code, as it leaves out the zeros around a picture, and may have a norm folded into the weight."""
     if not weight.sum().isfinite():
         raise NotFinite("a convolution has weights that are not finite")
     return weight
@@ -94,9 +94,9 @@ _OWN = {"finite": _finite}
 """Steps of any backend that are no operators of torch's."""
 
 
-# Of what has no version of its own when it changes. Torch's batch norms write their statistics so, which have
-# one dimension: they are compared as a whole, as are small buffers. Bytes up to which: of one dimension, of
-# more, and of parameters, which are of interest where something writes past torch.
+# For changes that do not count up the version. Up to so many bytes a tensor is compared as a whole: buffers
+# of one dimension, such as the statistics that batch norms write so, other buffers, and parameters, which
+# only change so where something writes past torch.
 _FLAT, _SMALL, _PARAMETER = 1 << 20, 1 << 15, 1 << 9
 # As many numbers are compared of all others.
 _SAMPLES = 4
@@ -125,7 +125,7 @@ def _looked_at(tensor: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def _place(number: int, shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Where the number of that number lies, counted from the first."""
+    """The offset, in elements, of a tensor's element with this number, counted in row-major order."""
     place = 0
     for size, step in zip(reversed(shape), reversed(strides), strict=True):
         number, along = divmod(number, size)
@@ -138,8 +138,8 @@ _Watch = Callable[[_Pieces], Callable[[], bool]]
 
 
 def _watch_by(library: str) -> _Watch:
-    """What makes, of addresses and bytes, what says whether memory there holds what it holds now. library: of
-    a graph, which has a function for it (hatch_precompile/inductor/prepacking/watched.h)."""
+    """A function of pieces (address, bytes) that returns a check of whether this memory holds what it holds
+    now. library: a graph's, which has it in C (hatch_precompile/inductor/prepacking/watched.h)."""
     function = ctypes.PyDLL(library).precompiled_watch
     function.argtypes, function.restype = [ctypes.py_object], ctypes.py_object
 
@@ -163,11 +163,11 @@ def _watch(pieces: _Pieces) -> Callable[[], bool]:
 class _Prepared:
     """What was computed of one instance's weights.
 
-    It goes with their memory, so that no other tensor can come to lie at the same address meanwhile. There
-    are no weak references to the weights themselves, with which torch would not swap them: what tells one
-    from another that came to be at its place is its `__dict__`, which is kept (_mark). Of a tensor subclass
-    that is changed in place, as by load_state_dict, torch counts the version and not that of the tensors it
-    wraps: so those of the subclasses, `wrapping`, count, too. They live as long as what they wrap.
+    It is dropped when a storage of theirs is freed, before another tensor can lie at that address. There are
+    no weak references to the weights themselves: torch does not swap tensors that have any. A weight is known
+    from a later one with the same id by its `__dict__`, which is kept (_mark). When a tensor subclass is
+    changed in place, as by load_state_dict, torch counts up its version and not those of the tensors that it
+    wraps: so the versions of the subclasses, `wrapping`, count, too. They live as long as what they wrap.
     """
 
     def __init__(
@@ -217,7 +217,8 @@ class _Prepared:
         return all(storage() is not None for storage in self._memory)
 
     def has_weights(self, kept: Counter[int]) -> bool:
-        """Whether these may be there, and not their memory alone. kept: how often marks are kept, by id."""
+        """Whether the weights may be alive, and not only their storages: their marks have references beside
+        those that are kept here. kept: the number of these, by the mark's id."""
         return all(
             type(mark) is int or (not mark and sys.getrefcount(mark) > kept[id(mark)] + _HERE)
             for _, mark, *_ in self.weights
@@ -238,15 +239,16 @@ def _apart(made: torch.Tensor, memory: dict[int, Any]) -> torch.Tensor:
 
 
 def _mark(weight: torch.Tensor) -> dict[str, Any] | int:
-    """What tells a weight from every other: its attributes' dict, where that is empty. What is in one may
-    lead to the weight, which would not go then: of such a weight it is the id."""
+    """What identifies a weight: its `__dict__` if that is empty, else its id. What is in a `__dict__` may
+    refer to the weight, which would then never be freed."""
     attributes = weight.__dict__
     return id(weight) if attributes else attributes
 
 
-# References to what is looked at: by the loop, and as an argument, which CPython 3.14 only borrows.
+# References to a mark that `has_weights` itself has: its loop's, and sys.getrefcount's argument, which
+# CPython 3.14 only borrows.
 _HERE = 1 if sys.version_info >= (3, 14) else 2
-# Of so many weights it is asked whether they are there.
+# So many of the latest keys are looked through for weights that are gone.
 _LATEST = 4
 
 

@@ -1,4 +1,5 @@
-"""Entries: from the files of a bundle to guard function, bytecode and graphs, at a frame's first call."""
+"""Entries: guard function, bytecode and graphs from the files of a bundle. A frame's first call reads the
+heads of its entries; an entry's first call that passes its stub reads the rest."""
 
 from __future__ import annotations
 
@@ -62,8 +63,8 @@ def heads(frame: Frame) -> list[Callable[[], Entry | None]]:
 class Entry:
     """One guarded specialisation. Until a call passes its stub, nothing of it is read but its head.
 
-    guard: asked before each call; the stub, until the entry is loaded; readable: the same as a Python
-    function, which has lines.
+    stub: the guard's first checks, from the head; guard: asked before each call, the stub until the entry is
+    loaded; readable: the guard as a Python function, which has lines.
     """
 
     def __init__(self, frame: Frame, record: dict[str, Any], head: bytes, bundle: Bundle) -> None:

@@ -93,7 +93,7 @@ def _tensor_check(group: tuple[Any, Any], dispatch: tuple[int, int], *, on_gpu: 
 def _add_parts(namespace: dict[str, Any], parts: list[CodeType]) -> None:
     """Put the functions that have a guard's repeated checks into its namespace; each may call later ones.
 
-    None is among its own globals: what goes round in a circle waits for Python's collector.
+    No function is among its own globals: such a cycle would wait for the garbage collector.
     """
     found = {**namespace}
     made: dict[str, FunctionType] = {}

@@ -121,8 +121,8 @@ def check_unchanged(text: bytes, path: str) -> None:
 
 
 def seal_of(manifest: dict[str, Any]) -> bytes:
-    """The sha256 of what a manifest says but its checksum and those of heads, which have it behind the last
-    entry's: who changes a manifest alone, and gives it a checksum that is right, has not changed these."""
+    """The seal: the sha256 of a manifest without its own checksum and those of the files of heads. Each such
+    file ends with the seal, so that a manifest that was changed alone, with a right checksum, is noticed."""
     from marshal import dumps
 
     files = [each for each in manifest["files"].items() if not each[0].endswith(".heads")]

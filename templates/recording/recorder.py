@@ -57,7 +57,7 @@ class Recorder:
         atexit.register(self.flush)
 
     def _renew(self) -> None:
-        """In a child, what its parent has counted is the parent's to write."""
+        """Begin with no counts, also in a forked child: the parent writes what it has counted."""
         self._lock = threading.RLock()  # a handler of a signal may call the model, too
         self._seen: dict[str, _Count] = {}
 

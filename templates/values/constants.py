@@ -81,8 +81,8 @@ _DECODERS: dict[str, Callable[..., Any]] = {
 def alike(one: Any, other: Any) -> bool:
     """Whether two values are equal and of the same types, and so is all that they hold.
 
-    1, 1.0 and True are equal, and so are 0.0 and -0.0, but not alike; one nan is like another. Dicts count
-    with their order. guards.h has the same in C.
+    Unlike `==`: 1, 1.0 and True are not alike, nor are 0.0 and -0.0; two nans are. The order of dicts counts.
+    guards.h has the same in C.
     """
     cls = type(one)
     if cls is not type(other):

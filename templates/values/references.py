@@ -102,7 +102,7 @@ def follow(value: Any, steps: Any) -> Any:
     return value
 
 
-# The last two constants of code that stands in for other code are this, and that other code.
+# Code that replaces other code has this mark and that other code as its last two constants.
 MARK = "__precompiled_original__"
 
 COMPILED = "__precompiled_entry__"
@@ -311,7 +311,7 @@ def is_torchs(value: Any) -> bool:
 _fingerprints: dict[CodeType, str] = {}
 
 
-# Up to Python 3.12 the first constant of a function is its docstring, or None where it has none.
+# A docstring is a function's first constant; up to Python 3.13 that is None where there is none.
 _TAKES_FIRST_CONSTANT = [bytes((number, 0)) for number in opcode.hasconst]
 
 
@@ -369,7 +369,7 @@ def check(module: str, steps: Any, expected: str) -> Any:
 
 
 def changed(module: str, steps: Any) -> Stale:
-    """That of code which is another than at the build."""
+    """The Stale to raise for code that has changed since the build."""
     advice = (
         "rebuild the wheel, or run Python without -O (PYTHONOPTIMIZE), which leaves assertions out of code"
     )
@@ -382,9 +382,8 @@ _OF_VALUES = {"datetime", "decimal", "fractions", "numpy", "numpy.dtypes", "oper
 
 
 def full_fingerprint(value: Any) -> str:
-    """The fingerprint of an object that is known by its place alone: what else could stand there must not
-    pass for it. A value's text, what a method of a built-in class belongs to, and of anything without such
-    its class."""
+    """The fingerprint of an object that is found by its place alone. More exact than `fingerprint`: it has
+    the text of a value, the class of a built-in method, and of anything else at least its class."""
     from .static_lookup import attribute, module_of, qualname_of
 
     found = fingerprint(value)

@@ -23,7 +23,8 @@ class _OnTheCpu(TorchDispatchMode):
 
 @contextlib.contextmanager
 def constants_folded_on_the_cpu() -> Iterator[None]:
-    """Inductor computes with tensors of one element on the device to find out what has one value only."""
+    """Have inductor find uniform values on the CPU: it computes them with tensors of one element, which would
+    be on the device."""
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 
     deduce = UniformValueConstantFolder._deduce_value

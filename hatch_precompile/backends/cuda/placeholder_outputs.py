@@ -65,7 +65,7 @@ def _made(value: Any, sizes: dict[Any, int]) -> Any:
 
 
 def _forget(tensor: torch.Tensor) -> torch.Tensor:
-    """Have nobody read what is in the memory of a tensor."""
+    """Mark the memory of a tensor on a GPU as unknown: reading it is an error."""
     if tensor.is_cuda:
         memory = tensor.untyped_storage()
         standin.make_unknown(memory.data_ptr(), memory.nbytes())

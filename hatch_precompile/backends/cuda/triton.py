@@ -30,7 +30,7 @@ class _Driver:
             "multiprocessor_count": card.multiprocessors,
             "warpSize": 32,
         }
-        # Loaded: the module, the function, its registers, those that were spilled, the most threads.
+        # load_binary gives the module, the function, its registers, its spilled registers, the most threads.
         self.utils = SimpleNamespace(
             get_device_properties=lambda device: properties, load_binary=lambda *_: (0, 0, 0, 0, 1024)
         )

@@ -30,7 +30,7 @@ class OtherProcessors:
         sys.addaudithook(self._note_library)
 
     def _note_library(self, event: str, args: tuple[Any, ...]) -> None:
-        """Of imports only those of libraries come with a file."""
+        """Keep the paths of imported libraries: the event of any other import has no file."""
         if event == "import" and isinstance(args[1], str) and args[1].startswith(self._directory):
             self._loaded.append(args[1])
 

@@ -32,7 +32,7 @@ _VECTOR_FLAGS = {
 # Inductor's own word on these is needed: whether the compiler knows all of them depends on its version.
 _ASKED = {"amx_tile"}
 
-# Instances of inductor's classes, and each without what it found.
+# By id: an instance of inductor's, and its copy without what that found out.
 _PLAIN: dict[int, tuple[Any, Any]] = {}
 
 

@@ -1,8 +1,8 @@
 """Weights that must be finite to be multiplied in another way than eager code does.
 
-Convolutions that are packed leave out the zeros around a picture, which eager code may multiply with NaN, and
-a norm is folded into their weights: an infinite factor of sums is not one of the products. The runtime looks
-when it computes what depends on weights alone, and has the model's own code run where they are not.
+Packed convolutions leave out the zeros around a picture, which eager code may multiply with NaN. A folded
+norm multiplies the weights in place of the sums, which differs for an infinite factor. The runtime checks
+them when it computes what depends on weights alone, and runs the model's own code where they are not finite.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["finite"]
 
 
 def finite(weight: Any) -> Any:
-    """A weight as it is. A target of nodes; where the graph makes the weight itself nobody looks."""
+    """Gives the weight back. A target of nodes; where the graph makes the weight itself nobody checks it."""
     return weight
 
 

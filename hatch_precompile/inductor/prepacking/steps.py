@@ -30,7 +30,7 @@ aten, prims = torch.ops.aten, torch.ops.prims
 _OWN: dict[Callable[..., Any], str] = {}
 """Targets of nodes that are no operators of torch's, with the runtime's names for them."""
 EVERYWHERE: dict[str, str] = {}
-"""The names of those that ask the processor, and of what they do on each that the variant is for."""
+"""Names of steps that ask the processor -> of the steps that fit every processor of the variant."""
 
 
 def own_step(target: Callable[..., Any], name: str, *, everywhere: str = "") -> None:

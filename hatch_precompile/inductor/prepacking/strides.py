@@ -27,7 +27,7 @@ _SEE_STRIDES = {aten.as_strided.default, aten.as_strided_scatter.default}
 
 
 def gives_channels_last(target: Callable[..., Any]) -> None:
-    """Of the target of nodes: what it gives is laid out so, whatever the values of its nodes say."""
+    """Note that nodes with this target give channels last, whatever strides their `val` has."""
     _GIVE_OTHERS.append(target)
 
 

@@ -52,12 +52,12 @@ class PrepackGraph:
     watched: tuple[int, ...]
 
     def the_same_everywhere(self) -> PrepackGraph:
-        """The same, with nothing packed as the processor is."""
+        """The same, with each step that asks the processor replaced by the one for every processor."""
         steps = ((EVERYWHERE.get(name, name), *arguments) for name, *arguments in self.steps)
         return replace(self, steps=tuple(steps))
 
 
-# Those that refuse a weight, and what hands it on.
+# Steps that may refuse a weight -> the operator that gives any back, for the build's own calls.
 _OF_ANY = {"finite": "aten.alias.default"}
 
 WATCHED = files(__package__).joinpath("watched.h").read_text("utf-8")
@@ -133,8 +133,8 @@ def _apart(graph: Any, fixed: set[Any]) -> set[Any]:
         needs = node.all_input_nodes
         if needs and all(each in fixed or each in found for each in needs) and can_be_a_step(node):
             found.add(node)
-    # What a call returns is the caller's, to be changed. Nor is what only that is made of kept: inductor may
-    # see that it is the same.
+    # What a call returns is the caller's, who may change it: it is made at each call. So is all that it is
+    # made of, because inductor may see that it is the same.
     pending = list(returned(graph))
     while pending:
         node = pending.pop()

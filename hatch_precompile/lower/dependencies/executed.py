@@ -1,6 +1,6 @@
 """What code that ran while dynamo traced has read: its answers are in the trace, without a guard.
 
-Which names it mentions is known, and not of what it asked for them: all are compared that have a value.
+Its code shows which names it looks up, but not on which objects: all values found by these are compared.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _STORING = {"STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF", "DELETE_GLOBAL", "DELET
 
 
 class ExecutedReads:
-    """Of one trace. `files` has, at the end, modules whose text says what is not compared."""
+    """Of one trace. `files`, at the end: modules whose file is compared in the place of values."""
 
     def __init__(self, assumed: Assumed, namer: Namer) -> None:
         self.files: set[str] = set()
         self._assumed = assumed
         self._namer = namer
         self._names = frozenset().union(*map(_names, assumed.helpers))
-        # A flag that says that something was done, a counter: other calls find another value.
+        # Names that this code stores itself, such as a flag or a counter: a later call finds another value.
         self.stored = frozenset(name for code in assumed.helpers for name in _stored(code))
         self._modules: set[tuple[str, frozenset[str]]] = set()
 
@@ -65,7 +65,7 @@ class ExecutedReads:
         yield from self._read(module, steps, vars(function), self._names)
 
     def classes(self, taking_part: list[type]) -> Iterator[type]:
-        """Those with a table that such code may have read, or with what it changes itself."""
+        """The classes with a dict, list or set that such code may have read, or a name that it stores."""
         for cls in taking_part:
             own = dict_of(cls)
             known = self._names & own.keys()
@@ -133,7 +133,8 @@ def _names(code: CodeType) -> frozenset[str]:
 
 
 def _stored(code: CodeType) -> Iterator[str]:
-    """The names that code stores. What a constructor gives its own object is none: it had no other before."""
+    """The names that code stores, but for attributes that a constructor sets on its own object: those had no
+    value before."""
     before = None
     for each in dis.get_instructions(code):
         own = each.opname == "STORE_ATTR" and code.co_name in _CONSTRUCTORS and _is_first(code, before)

@@ -131,7 +131,7 @@ class Attribute(Dependency, frozen=True, tag="attribute"):
 
 
 class Object(Dependency, frozen=True, tag="object"):
-    """One that is still there, such as a member of an enumeration. reference: an encoded constant."""
+    """An object that must still be there, as a member of an enumeration. reference: an encoded constant."""
 
     reference: Any
 
@@ -203,7 +203,7 @@ _ANY_KIND = functools.reduce(operator.or_, Dependency.__subclasses__())
 
 
 def dependency(encoded: Any) -> Dependency:
-    """One of an entry's file. Raises msgspec.ValidationError where it is none."""
+    """A dependency from an entry's file (see `encoded`). Raises msgspec.ValidationError for anything else."""
     found: Dependency = msgspec.convert(encoded, _ANY_KIND)
     return found
 

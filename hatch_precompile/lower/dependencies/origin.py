@@ -1,4 +1,4 @@
-"""Whose a file is: what torch and Python bring is as it was, if their versions are."""
+"""Which files are torch's or Python's: those are unchanged if the versions are."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class LackingModule:
 
 @dataclasses.dataclass(frozen=True)
 class LackingClass:
-    """A class, and names that the first so many of its __mro__ have not."""
+    """A class, and names that the first `bases` classes of its __mro__ do not have."""
 
     cls: type
     bases: int
@@ -112,7 +112,7 @@ class Dependencies:
     environment: the variables that were read; state: functions with what they answered; called: ids of the
     modules that are called in the trace, with their hooks; variadic: the parameter that takes any keyword,
     where their order is not seen; draws: whether the graph has random numbers;
-    copied: dynamo's names of objects that are not one another; apart: the same, of two each
+    copied: dynamo's names of objects of which no two are the same; apart: pairs of such names
     same: dynamo's names of two places with one object
     asked: what was asked of each dict of a class derived from dict
     memory: of each graph that writes to inputs

@@ -84,7 +84,7 @@ def _item_of_dict(text: GuardText, node: GuardNode, base: Variable | Constant) -
     if not _has_own_getitem(_parent(node)):
         return _item(text, node, base)
     key = text.constant(node.key, None, node.source)
-    # Even dict.__getitem__ would ask the class for what is missing.
+    # For a missing key even dict.__getitem__ calls the class's __missing__.
     text.require(Name("dict.__contains__").call(base, key), "DICT_CONTAINS")
     return Name("dict.get").call(base, key)
 
@@ -128,8 +128,8 @@ def _lambda(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expr
 
 
 def _require_array(text: GuardText, node: GuardNode, base: Variable | Constant) -> None:
-    """Dynamo looks at the tensor that an array becomes. A subclass does other things, as does a tensor; an
-    array that cannot be written to becomes a tensor that can, with a warning."""
+    """Dynamo guards the tensor that an array becomes. So check the class, because a subclass or a tensor acts
+    otherwise, and that the array is writable: one that is not becomes a tensor that is, with a warning."""
     cls = type(_parent(node).value)
     numpy = sys.modules["numpy"]
     if cls is not numpy.ndarray and not (issubclass(cls, numpy.generic) and cls.__module__ == "numpy"):
@@ -140,7 +140,7 @@ def _require_array(text: GuardText, node: GuardNode, base: Variable | Constant) 
 
 
 def _gradient(text: GuardText, node: GuardNode, base: Variable | Constant) -> Expression:
-    """To read that of a tensor which is no leaf gives a warning."""
+    """Reading `grad` of a tensor that is no leaf gives a warning, so it has to be a leaf."""
     if not _parent(node).value.is_leaf:
         raise unsupported("the gradient of a tensor that is no leaf", node)
     text.require(base.attribute("is_leaf"), "GRADIENT")

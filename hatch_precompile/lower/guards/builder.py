@@ -59,10 +59,10 @@ class GuardText:
         self._stub: list[Statement] = []
 
     def end_stub(self) -> None:
-        """What is written so far, and needs no constant, is what an entry asks before it is loaded.
+        """Keep as the stub what is written so far and can be asked before the entry is loaded.
 
-        Nor may it need a variable whose value needs one: the stub would raise, and so refuse, for ever. Nor
-        one of which a check is left out that says of which class it is: what is asked of another class may be
+        Left out is what needs a constant, or a variable whose value needs one: the stub would raise, and so
+        refuse, for ever. So is what asks a variable whose class check is left out: on another class it may be
         a property, which dynamo would not have run.
         """
         self._items[:] = flat(self._items)

@@ -105,13 +105,13 @@ class Check(Statement):
 
     @property
     def comparison(self) -> Compare | None:
-        """What has to hold first, if it compares something with something: the place and what is expected."""
+        """The first of the conditions, if it compares two values: what is there, and what is expected."""
         first = self.condition.parts[0] if isinstance(self.condition, AllOf) else self.condition
         return first if isinstance(first, Compare) and len(first.rest) == 1 else None
 
     @property
     def typed(self) -> Expression | None:
-        """The value whose class is asked for, before anything else."""
+        """The value whose class the first condition checks, if it does."""
         place = self.comparison.left if self.comparison else None
         return place.argument_of("type") if isinstance(place, Call) else None
 
@@ -129,7 +129,7 @@ class Assign(Statement):
 
 @dataclass(frozen=True)
 class Unwrap(Statement):
-    """An activated entrypoint, of this wheel or another, stands in a wrapper of ours."""
+    """Takes a function out of our wrapper, in which an entrypoint activated by any wheel stands."""
 
     variable: Variable
 

@@ -68,7 +68,7 @@ def _of_function(function: Function, given: dict[str, list[str]]) -> tuple[Any, 
 
 
 def _way(value: Expression) -> tuple[Any, ...]:
-    """The step to a value from the one before it, where its text is not how an author writes it."""
+    """How a value is reached: a step that is spelled as an author writes it, else the expression's text."""
     match value:
         case Subscript(of=Name(name="L"), key=Literal(value=name)):
             return "local", name
@@ -122,7 +122,7 @@ def _is_literal(expression: Expression) -> bool:
 
 
 def _value(expression: Expression) -> Any:
-    """That of a literal, the name of what has one; else the text."""
+    """A literal's value, a tuple of these for a display, else the expression's text."""
     if isinstance(expression, Literal):
         return expression.value
     return tuple(map(_value, expression.parts)) if hasattr(expression, "parts") else str(expression)

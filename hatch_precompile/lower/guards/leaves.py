@@ -71,7 +71,7 @@ def _type_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: Variable
         return
     text.require(type_of(variable).is_(text.constant(cls, None, user_line(leaf))), "TYPE_MATCH", leaf)
     if cls in _CALLABLES_OF_VALUES:
-        # Dynamo looks at the class alone, and traces what this one does.
+        # Dynamo guards the class alone, and the trace has what this object does.
         said = repr(node.value)
         if " at 0x" in said:
             raise unsupported(f"operator.{cls.__name__} of an object", node, leaf)
@@ -94,7 +94,7 @@ def _equals_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: Variab
     value = leaf.args[0]
     where = user_line(leaf)
     kind = type_of(variable).is_(text.constant(type(value), None, where))
-    if _has_equals(value):  # dynamo puts the value into the graph, and would another one's
+    if _has_equals(value):  # an equal one would give another graph
         same = text.alike(variable, value, node, where)
     else:
         same = variable.equals(text.constant(value, node, where))
@@ -102,7 +102,7 @@ def _equals_match(text: GuardText, node: GuardNode, leaf: Leaf, variable: Variab
 
 
 def _has_equals(value: Any) -> bool:
-    """Whether a value is equal to another one of its type that is not the same: -0.0, (1, 2.0)."""
+    """Whether a different value of its type may be equal to it: 0.0 to -0.0, (1.0, 2) to (1, 2.0)."""
     if isinstance(value, (float, complex)):
         return not value.real or (not value.imag and isinstance(value, complex))
     return isinstance(value, (tuple, list, dict, set, frozenset, slice, range))

@@ -57,7 +57,7 @@ _EXPRESSION_NAMES = {"L", "G", "math"} | {
     *("type", "list", "dict", "object", "getattr"),
 }
 
-# What torch calls what numbers have by another name: sizes are numbers when a guard is asked.
+# Torch's functions of symbolic numbers -> those of plain ones, which sizes are when a guard runs.
 _OF_NUMBERS = {
     "torch.sym_float": Name("float"),
     "torch.sym_int": Name("int"),
@@ -66,7 +66,7 @@ _OF_NUMBERS = {
     "torch._sym_sqrt": Name("math").attribute("sqrt"),
 }
 
-# Values below one of the frame's locals: up to so many, it is looked at before anything else.
+# A local of the frame is looked at first if its part of the guard tree has no more nodes than this.
 _SMALL = 16
 
 
@@ -399,5 +399,5 @@ def _size(node: GuardNode) -> int:
 
 
 def _without_threads(state: str) -> str:
-    """The state of torch, with a count of threads that is no machine's: each process has its own in there."""
+    """The state of torch with `num_threads` set to 1: each process puts its own number there."""
     return json.dumps({**json.loads(state), "num_threads": 1}, separators=(",", ":"))

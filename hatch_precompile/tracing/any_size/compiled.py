@@ -20,8 +20,8 @@ def compiled_for_any_size() -> Iterator[None]:
 
 
 def _strides_of_any_size() -> AbstractContextManager[Any]:
-    """Whether strides ascend is asked two by two. Where one is a multiple of the other for all sizes, they
-    do; or do not, and the tensor is then copied, which is right for any.
+    """Whether strides ascend is asked of each two. Where one is a multiple of the other for all sizes, the
+    answer is known; where they do not ascend the tensor is copied, which is right for any size.
     """
     from torch._inductor.ir import Layout
     from torch._inductor.virtualized import V

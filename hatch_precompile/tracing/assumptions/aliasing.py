@@ -105,8 +105,8 @@ def _written(self: Any, variable: Any, *args: Any, own: Any, **kwargs: Any) -> A
 
 
 def objects_apart(frame: Any) -> None:
-    """At the end of a trace: an object that it has written to was none of the others that it has met, of the
-    same type. What it wrote would be seen in them. frame: dynamo's translator of the outermost one"""
+    """At the end of a trace, note that each object it wrote to is none of the others of its type that it met:
+    these would show what was written. frame: dynamo's translator of the outermost frame"""
     found = assumed()
     by_type: dict[type, list[Any]] = {}
     for item, variable in found.met.values():
@@ -122,7 +122,8 @@ def objects_apart(frame: Any) -> None:
 
 
 def _own_cells_apart(frame: Any) -> None:
-    """The frame's own cells cannot be asked for, but what is in them can: where it differs, they do."""
+    """No guard reaches the frame's own cells, but guards reach their contents: cells with different contents
+    are different cells."""
     from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
     from torch._dynamo.source import CellContentsSource, LocalCellSource, LocalSource
 

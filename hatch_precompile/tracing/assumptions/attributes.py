@@ -68,7 +68,7 @@ def _called_getattr(self: Any, tx: Any, *args: Any, own: Any, **kwargs: Any) -> 
 
 
 def _held(variable: Any, name: str) -> Any:
-    """What a variable of dynamo's stands for. Of some it is a property, which asks for what is not known."""
+    """A field of one of dynamo's variables, or None. Not by getattr: it may be a property that raises."""
     return vars(variable).get(name)
 
 
@@ -93,7 +93,8 @@ def _of_function(function: Any, name: str, source: Any) -> None:
 
 
 def _of_class(self: Any, tx: Any, name: str, *, own: Any) -> Any:
-    """What the class of a class has, and in torch 2.11 any number and text of a class, is the trace's own."""
+    """Dynamo keeps no source, and so no guard, for what a class gets from its metaclass, nor in torch 2.11
+    for any number or text of a class. It gets a guard here."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import AttrSource
 
@@ -121,7 +122,7 @@ def _constants_of(variable: Any) -> Iterator[Any]:
 
 
 def _isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any, *, own: Any) -> Any:
-    """A class whose own class decides it may look at the instance, of which dynamo guards the class."""
+    """A metaclass's `__instancecheck__` may look at the instance, of which dynamo guards the class alone."""
     from torch._dynamo.guards import GuardBuilder, install_guard
     from torch._dynamo.source import AttrSource
     from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
@@ -149,8 +150,8 @@ def _isinstance(self: Any, tx: Any, arg: Any, isinstance_type_var: Any, *, own: 
 
 
 def _dict_contains(self: Any, tx: Any, args: Any, *, own: Any) -> None:
-    """Of an object's own dict dynamo guards nothing, because it knows what the trace does to it; but not what
-    has been done to it before the call."""
+    """Dynamo puts no guard on an object's `__dict__`: it knows what the trace changes there, but not what was
+    changed before the call."""
     from torch._dynamo.variables.dicts import ConstDictVariable
 
     own(self, tx, args)

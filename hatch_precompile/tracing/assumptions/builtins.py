@@ -76,7 +76,7 @@ def _compared(fn: Any, tx: Any, args: Any, result: Any) -> None:
     """`a is b`, and `a is not b`"""
     from torch._dynamo.variables import ConstantVariable
 
-    # `a is b or a == b`: equal numbers and texts do, whether they are one.
+    # `a is b or a == b` in torch's code: for equal numbers or texts it does not matter whether they are one.
     only_first = of_torch(tx.f_code.co_filename) and any(type(each) is ConstantVariable for each in args)
     if len(args) == 2 and result is not None and result.is_python_constant() and not only_first:
         same = result.as_python_constant() == (fn is operator.is_)

@@ -62,7 +62,7 @@ def _torch_function(self: Any, tx: Any, args: Any, kwargs: Any, *, own: Any) -> 
     if not result.is_python_constant() or function in tracing_state_functions():
         return result
     if getattr(function, "__module__", "") == "math" or function is torch.jit.annotate:
-        return result  # the latter is its last argument
+        return result  # annotate() gives back its last argument
     # What else gives nothing sets something, for the trace.
     if function in constant_fold_functions or not result.is_constant_none():
         _record(function, args, kwargs, result, state=True)

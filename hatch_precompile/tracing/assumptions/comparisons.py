@@ -120,7 +120,8 @@ def _function_taken(self: Any, *, own: Any) -> Any:
 
 
 def constants_apart() -> None:
-    """At the end of a trace: of functions of one code, and of NaNs, which were one, and which were not."""
+    """At the end of a trace, note of functions with the same code, and of NaNs, which were one object and
+    which were not."""
     taken = [(object_of(variable), variable) for variable in assumed().taken.values()]
     for (first, left), (second, right) in itertools.combinations(taken, 2):
         if first is second:
@@ -144,8 +145,8 @@ def _equal_if_same(self: Any, tx: Any, name: str, args: Any, kwargs: Any, *, own
 
 
 def _as_key(self: Any, variable: Any, *, own: Any) -> None:
-    """What finds its place in a set or a dict by its identity is none of the others there. Of a class or a
-    function that is looked for and not there dynamo would make no guard at all."""
+    """A key that is found by its identity is none of the other keys there. Of a class or a function that is
+    looked for and not there dynamo would make no guard at all."""
     _realize(variable)
     own(self, variable)
     value = object_of(variable) if variable.is_realized() else None

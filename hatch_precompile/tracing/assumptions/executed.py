@@ -107,7 +107,7 @@ def _traced(self: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
 
 
 def _compile(self: Any, *args: Any, own: Any, **kwargs: Any) -> Any:
-    """Inductor takes operators, and knows nothing of the program. It is not made slower by our looking."""
+    """Inductor runs no code of the program, so it runs without our profile function, which is slow."""
     _all_traced(self)
     before = sys.getprofile()
     sys.setprofile(None)

@@ -1,4 +1,4 @@
-"""Notes of two objects that a trace has met whether they were one.
+"""Notes whether two objects that a trace has met were one and the same.
 
 Dynamo guards where two of them are one object, and not where they are two; nor where one place is below the
 frame's variables and the other below its globals.
@@ -46,7 +46,7 @@ def same(before: Any, here: Any) -> None:
 # Dicts that every module has of its own.
 _OF_MODULES = {"__dict__", "_parameters", "_buffers", "_modules", *call_checks.HOOKS}
 
-# What guards compare by identity, each with what it was.
+# Types whose objects dynamo's own guards compare by identity.
 _KNOWN = (ModuleType, BuiltinFunctionType, type, enum.Enum, bool, type(None), type(...))
 
 
@@ -71,7 +71,7 @@ def object_of(variable: Any) -> Any:
 
 
 def source_of(variable: Any) -> Any:
-    """Where an object is from, if another one may be there in its place without a guard that sees it."""
+    """The source of an object, if another object could come from there without a guard that sees it."""
     from torch._dynamo.variables.tensor import NumpyNdarrayVariable
 
     realized = variable.realize()

@@ -5,8 +5,8 @@ transformers' grows with each class of models that is made. Dynamo guards all it
 whatever the traced code has asked for; where that was single keys, an entry asks for these. Dynamo's bytecode
 takes what it needs out of such a dict by its place there: then all keys are asked for, in order.
 
-Keys that are no text or numbers dynamo takes by their place in any dict. Of a key that is found to be the one
-asked for it does not guard that, nor of one that is only found that it is there.
+Keys that are no text or numbers dynamo takes by their place in any dict. It guards neither that a key is the
+one asked for, where it was found to be, nor that a key is there which was only found and not looked at.
 
 Seen in torch 2.11.0, 2.13.0, 2.14.1 and 2.15.0.
 """

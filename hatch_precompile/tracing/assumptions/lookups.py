@@ -63,7 +63,7 @@ def _has_dict(value: Any) -> bool:
 
 
 def _above(self: Any, tx: Any, name: str, *, own: Any) -> Any:
-    """What `super()` finds in a base, none of those before it has."""
+    """No class before the one in which `super()` finds a name may have it."""
     result = own(self, tx, name)
     cls = self.objvar.python_type()
     bases = (self.objvar.value if issubclass(cls, type) else cls).__mro__
@@ -98,7 +98,7 @@ def _not_its_own(source: Any, name: str) -> None:
 
 
 def _not_of_classes(cls: type, count: int, name: str) -> None:
-    """The first classes, so many, of those that a name is looked up in, the class itself being the first."""
+    """Note that the first `count` classes of the __mro__, the class itself included, do not have a name."""
     if count:
         assumed().lacking.setdefault((cls, count), set()).add(name)
 

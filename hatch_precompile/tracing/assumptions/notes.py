@@ -75,7 +75,7 @@ class Assumed:
     taken: functions and NaNs that were taken for constants, by dynamo's sources, with its variables
     orders_seen: the keys of dicts whose order the traced code has seen
     operators: those that are not torch's own, "namespace.name.overload", with their schemas
-    closures: what was in the cells of those of them that have any, by its ids; None for an empty one
+    closures: of helpers with free variables, what their cells held, by its ids; None for an empty cell
     asked: what was asked of each dict of a class derived from dict (keys.py)
     found: dynamo's sources of what the traced code has found and not looked at so far, with its variables
     draws: whether the graph has random numbers
@@ -83,7 +83,7 @@ class Assumed:
     names: (module, name) of globals of the standard library, which dynamo takes for constant
     objects: instances and members of enumerations that were met without a guard
     installed: modules that `importlib.util.find_spec` was asked for, with whether it found them
-    called: modules that were called in the trace, which calls the hooks that are there, by id
+    called: modules that were called in the trace, and so their hooks, by id
     """
 
     functions: dict[FunctionType, bool] = field(default_factory=dict)

@@ -133,8 +133,8 @@ def _environment(method: FunctionType, args: Any) -> None:
 
 
 def _descriptor(value: Any, *, own: Any) -> bool:
-    """A method of a class in C has no guard, as nothing changes it: another one may stand in its place. One
-    that is bound is another object each time."""
+    """Dynamo puts no guard on a method of a class in C, as nothing changes it; but another one may stand in
+    its place. Only bound ones, each time a new object, are still taken so."""
     return isinstance(value, MethodWrapperType) and bool(own(value))
 
 

@@ -1,7 +1,6 @@
 """What NVIDIA's GPUs of this machine have, and which entries they run.
 
-Loaded by the first call that has a tensor on a GPU: torch has opened the driver by then. Nothing here is the
-first to do so.
+Loaded by the first call that has a tensor on a GPU: torch has opened the driver by then.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def check_cuda(built_with: dict[str, str]) -> None:
 
 
 class OtherCuda(Stale):
-    """What will not be otherwise in this process."""
+    """Torch is built for another CUDA. That is final; after a plain Stale, an entry is loaded again later."""
 
 
 class Gpu:
@@ -62,7 +61,7 @@ class Gpu:
         return f"a GPU of capability {major}.{minor}{newer}{alone}"
 
     def serves(self, *tensors: Any) -> bool:
-        """Whether the GPU that these are on runs it, which is one for all; without any, the current one."""
+        """Whether the one GPU that these are all on runs the entry; without tensors, the current GPU."""
         if tensors:
             index = index_of(tensors[0])
             if any(index_of(tensor) != index for tensor in tensors[1:]):

@@ -17,8 +17,7 @@ _otherwise = False
 
 
 def decide_otherwise(otherwise: bool) -> None:
-    """Have weights packed, from now on, as on a processor for which oneDNN is not fast where it is for this
-    one, or the other way round. Verification runs both."""
+    """otherwise: from now on, `onednn_is_fast` answers the opposite. Verification runs both."""
     global _otherwise
     _otherwise = otherwise
 
@@ -31,8 +30,8 @@ def _in_panels(weight: torch.Tensor) -> torch.Tensor:
 
 
 def _packed_here(weight: torch.Tensor) -> torch.Tensor:
-    """The same, or as oneDNN reads it: for a library whose variant is without AVX-512, on a processor that
-    may have it. The function knows which it is given by the dimensions."""
+    """`_in_panels`, or prepacked for oneDNN where that is faster: for a library whose variant is without
+    AVX-512, on a processor that may have it. Our function tells them apart by the dimensions."""
     return packed_for_onednn(weight) if onednn_is_fast() else _in_panels(weight)
 
 
@@ -54,8 +53,8 @@ def _in_points(weight: torch.Tensor, *_: Any) -> torch.Tensor:
 
 
 def _points_here(weight: torch.Tensor, packed: Any) -> torch.Tensor:
-    """The same. For a library whose variant is without AVX-512, as above, packed with padding and sizes; and
-    as it is where a number is infinite, which the algorithm would subtract from itself."""
+    """`_in_points`, or prepacked for oneDNN as above, if `packed` has padding and sizes; or unchanged if a
+    number is not finite: the algorithm would subtract infinity from itself."""
     if packed is not None and onednn_is_fast():
         return filters_for_onednn(weight, *packed)
     points = _in_points(weight)

@@ -77,7 +77,7 @@ def is_preloaded() -> bool:
 
 
 def settle() -> None:
-    """Keep it from the compilers that this process starts. Called before it starts any."""
+    """Take the library out of LD_PRELOAD, for compilers that this process starts; called before any."""
     kept = [each for each in os.environ.get(_PRELOAD, "").split(":") if Path(each).name != "libcuda.so.1"]
     os.environ.pop(_PRELOAD, None)
     if any(kept):

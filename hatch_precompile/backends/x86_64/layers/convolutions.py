@@ -3,9 +3,9 @@
 oneDNN takes 20 to 30 microseconds to set up each convolution, which is more than many of them take in a
 network for phones, and it must not be given a relu (epilogues.py). Ours start at once and do what follows
 a convolution while its results are near. Of depthwise ones, of 7 to 112 pixels a side, they take 0.3 to 0.75
-of oneDNN's time on Zen 4. Inductor's patterns find what follows, as they do for oneDNN: the node is the same
-but for five numbers more in its dilation than it has dimensions: that of its filters, their height and
-width, and what of the padding is above and to the left.
+of oneDNN's time on Zen 4. Inductor's patterns find what follows, as they do for oneDNN: the node is the same,
+with five more numbers at the end of its dilation: how many filters there are, their height and width, and the
+padding above and to the left.
 Seen in torch 2.13.0 (torch/_inductor/fx_passes/mkldnn_fusion.py, torch/_inductor/mkldnn_lowerings.py).
 """
 
@@ -71,7 +71,7 @@ def _is_depthwise(node: Any) -> bool:
     _, weight, _, stride, padding, dilation, transposed, _, groups = node.args
     shape = weight.meta["val"].shape
     filters, channels, _, width = shape
-    # Of any number of channels, say, they are nodes.
+    # Symbolic ones are nodes, as for any number of channels.
     if not all(isinstance(each, int) for each in (groups, *shape, *stride, *padding, *dilation)):
         return False
     if transposed or not groups == filters >= _FEWEST or channels != 1:
@@ -120,7 +120,7 @@ def _pair(each: Sequence[int]) -> list[int]:
 
 
 def own_convolution(graph: Any, node: Any, weight: Any) -> Any:
-    """A node in the place of such a convolution, to be put before it. weight: of it, finite"""
+    """Our node for a convolution, put where the graph inserts nodes now. weight: its own, through `finite`"""
     _, _, bias, stride, _, dilation, _, _, groups = node.args
     x, padding, before = _padded(node)
     base = weight.meta["val"]
@@ -227,8 +227,8 @@ def _or_ours(target: Any, convolution: Callable[..., Any]) -> Callable[..., Any]
 
 @dataclass(frozen=True)
 class _Convolution:
-    """weight: in panels, which do not tell how many filters there are, n, of which height and width
-    padding: half of what there is of it; before: what of it is above and to the left"""
+    """weight: in panels, whose shape does not tell the number of filters, n, nor their height and width
+    padding: half of that of both sides; before: that above and to the left"""
 
     x: Any
     weight: Any

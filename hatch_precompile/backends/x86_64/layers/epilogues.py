@@ -1,4 +1,4 @@
-"""What follows a layer: not by those functions of oneDNN's that make a number of NaN.
+"""Functions that follow a layer: those of oneDNN's that turn NaN into a number are not used.
 
 Inductor has oneDNN apply what follows a layer whose weights are packed. There, relu, clamp and hard sigmoid
 of NaN are their lower bound, so that a picture of NaNs would give confident numbers. These three become

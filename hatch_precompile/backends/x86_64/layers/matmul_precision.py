@@ -18,7 +18,7 @@ __all__ = ["layers_in_bfloat16", "layer_in_bfloat16"]
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-# How often each number of a factor is used, from which on rounding it first makes up for itself.
+# Uses of each number of a factor from which on rounding it first pays off.
 _WORTH_ROUNDING = 64
 
 

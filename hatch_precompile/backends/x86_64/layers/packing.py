@@ -25,8 +25,8 @@ __all__ = ["Packing", "pack_layers"]
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 
-# From how many multiplications on packing a layer's weights makes up for oneDNN's set-up. A layer whose
-# number of rows is not known counts as one of so many; so does any other size that no sample tells.
+# Multiplications from which on packing a layer's weights makes up for oneDNN's set-up. A symbolic number of
+# rows counts as _ROWS, and any other size that no sample tells as _UNKNOWN.
 _WORTH_PACKING = 1 << 20
 _ROWS = _UNKNOWN = 16
 # Numbers of a weight from which panels are worth it.
@@ -116,7 +116,7 @@ def _pack_linear(graph: Any, node: Any, fixed: set[Any], packing: Packing) -> No
     base = transposed.meta["val"].t()
     if not depends_on(transposed, fixed) or not _is_layer(bias, x, base, packing):
         return
-    if depends_on(x, fixed):  # a step as it is
+    if depends_on(x, fixed):  # then the product itself can be a step
         return
     if not packing.is_worth(x, transposed):
         return
@@ -251,7 +251,7 @@ def _split_into_heads(node: Any, fixed: set[Any], packing: Packing) -> _Heads | 
         return None
     if not _is_layer(bias, x, weight.meta["val"], packing):
         return None
-    # The sizes before the heads are written for all of them as one has them.
+    # The joined layer takes over the sizes before the heads as one layer's reshape has them: none may be -1.
     return None if -1 in chain[-1].args[1][:-2] else _Heads(x, weight, bias, tuple(chain))
 
 
@@ -286,8 +286,8 @@ _RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 
 
 def _without_reshapes(graph: Any, layer: Any) -> Any:
-    """A layer of three dimensions is a reshape, one of two and a reshape: what follows could not be fused.
-    Returns the layer as it is then."""
+    """Replace a reshape, a layer of two dimensions and a reshape by one layer of three: else what follows
+    could not be fused. Returns the layer as it is then."""
     before: Any = layer.args[0]
     after: Any = next(iter(layer.users), None)
     if len(layer.users) != 1 or after.target not in _RESHAPES or before.target not in _RESHAPES:

@@ -30,13 +30,13 @@ __all__ = ["all_gru_steps", "all_steps", "split_gru_layers", "split_lstm_layers"
 
 aten = torch.ops.aten
 
-_OF_LSTM, _OF_GRU, _UNITS = 4, 3, 16  # gates of each, and of recurrent.h
+_OF_LSTM, _OF_GRU, _UNITS = 4, 3, 16  # gates of each; units in a block of recurrent.h
 
 _LSTM = 2  # `rnn_kind` of oneDNN's, as torch numbers them
 
 _FUNCTION = files(__package__).joinpath("recurrent.h").read_text("utf-8")
 
-# Beyond it a sigmoid and a tanh are the same, and the product with zero is zero.
+# Gates are clamped to it: sigmoid and tanh are the same as beyond it, and its product with zero is zero.
 _LARGE = 1e30
 
 
@@ -188,7 +188,7 @@ def _called(name: str, given: Sequence[Any], hx: Any, reverse: bool, *, states: 
 
 
 def _by_onednn(gates: Any, weight: Any, hx: Any, cx: Any, reverse: bool) -> Any:
-    """The same by torch's operator, whose inputs are what the gates get, and their weights ones and zeros."""
+    """The same by torch's operator: its input is `gates`, and its weight for inputs the identity matrix."""
     from torch._inductor.lowering import lowerings
 
     size = int(hx.get_size()[-1])
@@ -230,7 +230,7 @@ def _zeros(like: Any, count: int) -> Any:
 
 
 def _ones_and_zeros(like: Any, count: int) -> Any:
-    """A matrix whose product with another is that other."""
+    """The identity matrix."""
     from torch._inductor.lowering import lowerings, to_dtype
 
     numbers = lowerings[torch.ops.prims.iota.default](
@@ -243,7 +243,7 @@ def _ones_and_zeros(like: Any, count: int) -> Any:
 
 
 def _finite(gates: Any) -> Any:
-    """For a product with zeros."""
+    """Clamped, because infinity times the identity's zeros is NaN."""
     return lowered(aten.clamp_max, lowered(aten.clamp_min, gates, -_LARGE), _LARGE)
 
 

@@ -217,7 +217,8 @@ class _Function:
     # -- conditions ------------------------------------------------------------------------------
 
     def _branch(self, test: Expression, label: str, when: bool) -> None:
-        """Go to a label if the truth of an expression is `when`. Temporary values stay for who cleans up."""
+        """Go to a label if the truth of an expression is `when`. Temporaries live on: the statement's end, or
+        the function's, drops them."""
         match test:
             case Negation(of=of):
                 self._branch(of, label, not when)
@@ -293,8 +294,8 @@ class _Function:
     # -- values ----------------------------------------------------------------------------------
 
     def _value(self, node: Expression, place: str = "") -> str:
-        """A C expression for a value that somebody keeps: a variable, a constant, a temporary. One that is
-        made anew may go to a place at once."""
+        """A C expression for a borrowed reference: to a variable, a constant or a temporary. place: where a
+        value that is made anew may go at once"""
         known, value = _literal_of(node)
         if known:
             return self.guard.literal(value)
