@@ -168,7 +168,8 @@ def _refuse_second_derivative(*_: Any) -> None:
 
 
 def _autograd_function(function: Any) -> Any:
-    """The torch.autograd.Function that is applied somewhere in a wrapper's closures."""
+    """The torch.autograd.Function that is applied somewhere in a wrapper's closures. In torch 2.12 one of
+    these has an object that calls it."""
     seen: list[Any] = []
     waiting = [function]
     while waiting:
@@ -178,6 +179,7 @@ def _autograd_function(function: Any) -> Any:
             return owner
         if isinstance(value, type) and hasattr(value, "_double_backward"):
             return value
+        waiting.append(getattr(value, "compiled_fn", None))
         if not callable(value) or any(value is each for each in seen):
             continue
         seen.append(value)
