@@ -6,6 +6,7 @@ import builtins
 import collections
 import copyreg
 import gc
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +17,13 @@ import pytest
 import sympy
 import torch
 from packaging.version import Version
+from torch._dynamo import decorators
 
 from hatch_precompile.errors import Unsupported
 from hatch_precompile.runtime import runtime
 from hatch_precompile.tracing.assumptions import executed as watching
 from hatch_precompile.wheel.shim import with_shim
+from tests.conftest import REPOSITORY
 from tests.inputs import absent, executed, settings, things
 from tests.inputs.capturing import captured
 
@@ -280,6 +283,34 @@ def test_of_objects_that_are_copied_it_counts_which_are_the_same() -> None:
     assert one.verdict() == ""
     another.lists[1] = another.lists[0] = [2.0]
     assert one.verdict() == "refused by a guard"
+
+
+OLD_EINOPS = """
+import einops, torch
+from torch._dynamo import decorators
+from hatch_precompile.errors import Unsupported
+from tests.inputs import executed
+from tests.inputs.capturing import captured
+
+einops.__version__ = "0.6.1"
+decorators._einops_supports_dynamo_tracing = lambda module: False
+try:
+    captured(executed.rearranges, torch.ones(1, 4))
+except Unsupported as error:
+    print(error)
+"""
+
+
+def test_an_einops_that_torch_compile_changes_stops_the_build() -> None:
+    """In a process of its own: torch does it when a trace first meets einops."""
+    done = subprocess.run(
+        [sys.executable, "-c", OLD_EINOPS], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    if not hasattr(decorators, "_patch_einops_symint_compat"):
+        assert done.stdout == "", "this torch changes none"
+    else:
+        assert done.stdout.startswith("einops before 0.7, into which torch.compile puts functions of its own")
+        assert done.stdout.endswith("  Require einops>=0.7.\n")
 
 
 def test_another_class_has_a_way_of_copying(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodWrapperType
 from typing import Any
@@ -95,7 +96,7 @@ def _around(own: Callable[..., Any], name: str, wrapper: Any) -> Callable[..., A
 
 
 def _watch_code(watch: Callable[..., None]) -> None:
-    from torch._dynamo import symbolic_convert
+    from torch._dynamo import decorators, symbolic_convert
     from torch._dynamo.variables import functions, nn_module, user_defined
     from torch._dynamo.variables import torch as of_torch
     from torch._dynamo.variables.misc import ConstantLikeVariable
@@ -112,6 +113,19 @@ def _watch_code(watch: Callable[..., None]) -> None:
     watch(nn_module.UnspecializedNNModuleVariable, "call_function", _module_call)
     for module in (of_torch, functions):
         watch(module, "is_wrapper_or_member_descriptor", _descriptor)
+    if hasattr(decorators, _PATCHED_EINOPS):  # torch 2.12 and later
+        watch(decorators, _PATCHED_EINOPS, _patched_einops)
+
+
+_PATCHED_EINOPS = "_patch_einops_symint_compat"
+
+
+def _patched_einops(module: Any, *, own: Any) -> None:
+    """Dynamo puts two functions of its own into einops, which no other process has: torch 2.12 into each
+    version, newer ones into those before 0.7, which need them for dynamic sizes."""
+    if tuple(map(int, sys.modules["einops"].__version__.split(".")[:2])) < (0, 7):
+        own(module)
+        stop("einops before 0.7, into which torch.compile puts functions of its own", "Require einops>=0.7.")
 
 
 def _inlining(parent: Any, func: Any, args: Any, kwargs: Any, *, own: Any, **more: Any) -> Any:
