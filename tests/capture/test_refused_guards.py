@@ -77,7 +77,7 @@ KEY = object()
 CHOOSES = operator.itemgetter(KEY)
 
 
-@pytest.mark.skipif(torch.__version__ < (2, 12), reason="this torch breaks the graph there")
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="this torch breaks the graph there")
 def test_a_getter_of_an_object() -> None:
     def chooses(x: torch.Tensor) -> Any:
         return CHOOSES({KEY: x}) * 2

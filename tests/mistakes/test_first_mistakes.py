@@ -46,6 +46,9 @@ def test_it_is_told_how_to_go_on(
     sentence = told[told.index("precompile: ") :]
     assert mistake.told in sentence
     assert len(sentence.splitlines()) <= 4
-    if mistake.name != "floats for word numbers" or torch.__version__ >= (2, 12):  # 2.11 traces any type
+    if mistake.name != "floats for word numbers" or torch.__version__ >= (
+        2,
+        13,
+    ):  # before, it traces
         assert "compiling" not in told
     assert not list(tmp_path.glob("dist/*.whl"))

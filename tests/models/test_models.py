@@ -17,9 +17,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from gallery.cases import CASES  # noqa: E402
 
-# An encoder; one that writes into its cache; convolutions; an encoder-decoder, at which torch 2.11 gives up
-# where transformers copies a configuration.
-MODELS = ["bert", "gpt2_static_cache", "resnet", *(["bart"] if torch.__version__ >= (2, 12) else [])]
+# An encoder; one that writes into its cache; convolutions; an encoder-decoder. At the last torch before 2.13
+# gives up, where transformers copies a configuration.
+MODELS = ["bert", "gpt2_static_cache", "resnet", *(["bart"] if torch.__version__ >= (2, 13) else [])]
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ TABLES = [
     table("decoder_read", "Decoder", "small_pictures", sized(batch=(2, 32), height=(2, 64), width=(2, 64))),
     table("waves_read", "Waves", "signals", LENGTHS),
 ]
-if torch.__version__ < (2, 12):  # which tells apart what each halving leaves, even and odd: too many entries
+if torch.__version__ < (2, 13):  # which tells apart what each halving leaves, even and odd: too many entries
     TABLES = [each for each in TABLES if each["name"] != "halves_read"]
 
 # Both sides of 15 and 16 pictures, of 20,480 elements, and of what becomes one pixel at the end.

@@ -54,8 +54,8 @@ def write_manifest(text: str) -> Callable[[Path], object]:
 
 UNFIT = {
     "another torch": (
-        manifest_change(lambda m: m["built_with"].update(torch="2.12.1")),
-        "it was built with torch 2.12.1, this is",
+        manifest_change(lambda m: m["built_with"].update(torch="2.10.0")),
+        "it was built with torch 2.10.0, this is",
     ),
     "another build of this torch": (
         manifest_change(lambda m: m["built_with"].update(torch_git="0123456789abcdef")),
