@@ -179,10 +179,10 @@ def _autograd_function(function: Any) -> Any:
             return owner
         if isinstance(value, type) and hasattr(value, "_double_backward"):
             return value
-        waiting.append(getattr(value, "compiled_fn", None))
-        if not callable(value) or any(value is each for each in seen):
+        if any(value is each for each in seen):
             continue
         seen.append(value)
+        waiting.append(getattr(value, "compiled_fn", None))
         for cell in getattr(value, "__closure__", None) or ():
             try:
                 waiting.append(cell.cell_contents)
