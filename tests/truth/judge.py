@@ -4,6 +4,7 @@ torch.compile under it, each in a process of its own."""
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -91,7 +92,35 @@ def _compared(case: Case, servers: Servers, wheel: Answer, eager: Answer) -> tup
     beside = difference(_without_warnings(jitted.notes), _without_warnings(eager.notes)) or "as eager"
     if not difference(_without_warnings(wheel.notes), _without_warnings(jitted.notes), texts=False):
         return "as torch.compile", words, beside
+    if _each_as_one_of_them(wheel, eager, jitted):
+        return "as torch.compile", words, beside
     return "wrong", words, beside
+
+
+def _each_as_one_of_them(wheel: Answer, eager: Answer, jitted: Answer) -> bool:
+    """Whether what was served is as under torch.compile or eager, and all else as eager: a call that is not
+    served runs as Python, where torch.compile would have compiled anew."""
+    as_wheel, as_eager, as_jitted = map(_numbered, (wheel.notes, eager.notes, jitted.notes))
+    served = set(wheel.report["served_notes"]) if wheel.report else set()
+    for number, (key, value) in enumerate(as_wheel.items()):
+        if key not in as_eager:
+            return False
+        if difference(value, as_eager[key]):
+            if number not in served or key not in as_jitted:
+                return False
+            if difference(value, as_jitted[key], texts=False):
+                return False
+    return as_wheel.keys() == as_eager.keys()
+
+
+def _numbered(notes: list[tuple[str, Any]]) -> dict[tuple[str, int], Any]:
+    """By the label and how many had the same one before."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for label, value in notes:
+        found[label, seen[label]] = value
+        seen[label] += 1
+    return found
 
 
 _FILL = 0x55

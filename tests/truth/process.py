@@ -42,6 +42,7 @@ class Run:
         self.parameter = parameter
         self.notes: list[tuple[str, Any]] = []
         self.served: list[bool] = []
+        self.served_notes: list[int] = []  # which of the notes are of calls that were served
         self.explained = ""
         self.module: Any = None
         self.object: Any = None
@@ -147,7 +148,7 @@ class Run:
         through: Callable[..., Any] | None,
         mode: Callable[[], AbstractContextManager[Any]],
     ) -> None:
-        before = self.hits()
+        before, noted = self.hits(), len(self.notes)
         torch.manual_seed(0)
         result: Any = None
         with self._noting(name), contextlib.redirect_stdout(io.StringIO()) as said:
@@ -169,6 +170,8 @@ class Run:
             self.note(f"{name} left of its module", self._globals())
             inputs = tensors_of([args, kwargs])
             self.note(f"{name} gradients", [tensor.grad for tensor in inputs if tensor.is_leaf])
+        if after > before:
+            self.served_notes += range(noted, len(self.notes))
 
     def _state(self) -> Any:
         if isinstance(self.object, torch.nn.Module):
@@ -222,7 +225,12 @@ class Run:
     def report(self) -> dict[str, Any]:
         """All that goes back to the judge."""
         self.note("left of torch", _flags())
-        return {"notes": self.notes, "served": self.served, "why": self.explained}
+        return {
+            "notes": self.notes,
+            "served": self.served,
+            "served_notes": self.served_notes,
+            "why": self.explained,
+        }
 
 
 def _attributes(module: torch.nn.Module) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +14,14 @@ import torch
 
 from tests.conftest import made_once
 from tests.truth.agreement import difference
+from tests.truth.cases import Case
 from tests.truth.catalogue import Program, all_programs
 from tests.truth.changes import CHANGES
+from tests.truth.judge import judge
 from tests.truth.mutations import mutations_of
 from tests.truth.observed import described
 from tests.truth.run import Options, Truth
+from tests.truth.servers import Answer, Servers
 
 SMALL = ("reads_constants", "Overriding")
 ABOUT = "nothing:,source: a number,source: a comment,source: an override,mode:,hook:,fork:,switched off:"
@@ -108,14 +113,40 @@ class TestAgreement:
         assert difference(one, other, texts=False) == ""
 
 
+@pytest.mark.parametrize(
+    ("gave", "served", "verdict"),
+    [
+        ([2, 1], [0], "as torch.compile"),  # the first call was served, the second ran as Python
+        ([2, 1], [1], "wrong"),
+        ([2, 3], [0], "wrong"),
+        ([2, 2], [0, 1], "as torch.compile"),
+        ([3, 1], [0], "wrong"),
+        ([1, 1], [], "right"),
+    ],
+)
+def test_a_call_that_is_served_may_be_as_torch_compile(
+    gave: list[int], served: list[int], verdict: str
+) -> None:
+    """Of two calls that eager code answers by 1 each, and torch.compile by 2."""
+
+    def answer(numbers: list[int]) -> Answer:
+        report = {
+            "notes": [(f"call {number} gave", each) for number, each in enumerate(numbers)],
+            "served": [number in served for number in range(2)],
+            "served_notes": served,
+            "why": "",
+        }
+        return Answer("exit", 0, report, "")
+
+    answers = {"wheel": answer(gave), "eager": answer([1, 1]), "compile": answer([2, 2])}
+    servers = SimpleNamespace(ask=lambda case, role, **how: answers[role])
+    case = Case(program("reads_constants"), CHANGES["nothing"], "nothing", "nothing", True)
+    assert judge(case, servers, None).verdict == verdict  # type: ignore[arg-type]
+
+
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="Linux only")
 def test_a_crash_and_a_hang_are_noticed(tmp_path: Path) -> None:
     """In the place of a wheel that crashes: a case that ends its process, and one that never does."""
-    from dataclasses import replace
-
-    from tests.truth.cases import Case
-    from tests.truth.servers import Servers
-
     servers = Servers(tmp_path / "worker", tmp_path / "sites", tmp_path / "cache")
     nothing = CHANGES["nothing"]
     site = tmp_path / "sites/reads_constants/site/specimens"

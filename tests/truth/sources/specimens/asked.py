@@ -155,7 +155,7 @@ def lengthens_one(x, one, other):
 
 
 def with_two_lists():
-    return [(numbers(), [1.0], [1.0])]
+    return [(numbers(), [1.0, 2.0], [1.0, 2.0])]
 
 
 def compares_two(x, one, other):
