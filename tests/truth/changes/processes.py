@@ -37,6 +37,15 @@ def _quietly(run: Any, mode: Callable[[], Any] | None = None) -> Callable[[], An
     return call
 
 
+def _is_in_warnings(frame: Any) -> bool:
+    """Whether the module `warnings` runs, which drops what is raised while it looks for a line of source."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") in ("warnings", "_py_warnings"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _interrupted(run: Any, number: int, before_each: Callable[[], None]) -> None:
     """Exceptions that a signal's handler raises during calls: each must arrive."""
     run.load()
@@ -45,10 +54,12 @@ def _interrupted(run: Any, number: int, before_each: Callable[[], None]) -> None
     raised = caught = 0
     expected = False
 
-    def handler(*_: Any) -> None:
+    def handler(_: int, frame: Any) -> None:
         nonlocal raised, expected
         if not expected:
             return  # one is on its way, or has just arrived: on a busy machine two signals come at once
+        if _is_in_warnings(frame):
+            return
         expected = False
         raised += 1
         raise Interrupted
@@ -107,10 +118,11 @@ def alarm_in_the_first(run: Any) -> None:
     call = _quietly(run, contextlib.nullcontext)
     raised = caught = 0
 
-    def handler(*_: Any) -> None:
+    def handler(_: int, frame: Any) -> None:
         nonlocal raised
-        raised += 1
-        raise Interrupted
+        if not _is_in_warnings(frame):
+            raised += 1
+            raise Interrupted
 
     signal.signal(signal.SIGALRM, handler)
     with run.mode():  # around it all: an exception within torch's `__enter__` would leave the mode on
